@@ -10,9 +10,11 @@ from tidings.aws.effects import now_ms
 from tidings.core.catchup.catchup import in_copy, margin
 from tidings.core.errors import FeedDeleted, InvalidFeed, UnknownFeed
 from tidings.core.followers.follower import STATE
+from tidings.core.log.reader import is_beyond
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.operations import as_event
 from tidings.core.model.pages import Page
+from tidings.core.replication.copies import CopiedLosses, Copies
 from tidings.core.settings.profiles import Losses
 from tidings.core.state.rows import Row
 from tidings.core.state.tombstones import forgotten, known_since
@@ -95,10 +97,11 @@ class DynamoDBBackend:
         A page after the end of the log was lost, unless the feed is chained: a chained feed may
         not have copied the page yet.
         """
-        feed = self.where.feed
-        if feed not in self.place.settings.sources and at.page > self.place.log().head(feed):
+        feed, relays = self.where.feed, self.place.relays()
+        copies = Copies(self.place.settings.sources, self.place.relays, now_ms)
+        if is_beyond(self.place.log(), feed, at.page, chained=feed in copies):
             return True
-        return Losses(self.place.profiles())(feed, at)
+        return Losses(self.place.profiles(), CopiedLosses(copies, relays))(feed, at)
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
         if self.where.from_archive:

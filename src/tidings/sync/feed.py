@@ -22,6 +22,7 @@ from tidings.aws.dynamodb import profiles
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.dynamodb.relays import DynamoDBRelays
 from tidings.aws.dynamodb.state import DynamoDBState, DynamoDBTombstones
 from tidings.aws.effects import new_id, now_ms, sleep_ms, steady_ms
 from tidings.core.errors import Unavailable
@@ -325,6 +326,9 @@ class Place:
 
     def profiles(self) -> DynamoDBProfiles:
         return DynamoDBProfiles(self.client(), self.settings.control_table)
+
+    def relays(self) -> DynamoDBRelays:
+        return DynamoDBRelays(self.client(), self.settings.log_table, self.settings.control_table)
 
     def tombstones(self) -> DynamoDBTombstones:
         return DynamoDBTombstones(self.client(), self.settings.control_table)

@@ -173,20 +173,20 @@ def lose(found: Restored) -> None:
         found.last = found.post(f"lost-{number}")
 
 
-@pytest.mark.parametrize(
-    ("reader", "told"),
-    [
-        ("websocket", "reset"),
-        ("list", True),
-        ("waiting list", True),
-        ("strict list", 410),
-        ("pages", (409, "other_log")),
-        ("pages without a second", (409, "other_log")),
-        ("durable stream", (410, "offset_gone")),
-        ("consumer", (400, "invalid_consumer")),
-        ("spark", "gone"),
-    ],
-)
+TOLD = {
+    "websocket": "reset",
+    "list": True,
+    "waiting list": True,
+    "strict list": 410,
+    "pages": (409, "other_log"),
+    "pages without a second": (409, "other_log"),
+    "durable stream": (410, "offset_gone"),
+    "consumer": (400, "invalid_consumer"),
+    "spark": "gone",
+}
+
+
+@pytest.mark.parametrize(("reader", "told"), TOLD.items())
 def test_a_reader_that_saw_what_is_lost_is_told(
     restored: Restored, reader: str, told: object
 ) -> None:
@@ -238,6 +238,43 @@ def test_a_relay_that_is_further_stops_and_its_readers_begin_again(restored: Res
     CLIENT.post(f"{relay.url}feeds/main/relay/reset", json=anew).raise_for_status()
     until(lambda: relayed(relay)["status"] == "running" and relayed(relay)["lag_pages"] == 0)
     assert names_from(relay, restored.relay_cursor)[0] == "reset"
+
+
+# A master that continues without a restore, after its copy was promoted and has died.
+
+
+@pytest.fixture(scope="module")
+def failed_back() -> Iterator[Restored]:
+    with Server() as master, Server("--chain-from", f"{master.url}feeds/main") as copy:
+        found = Restored(master, copy)
+        for number in range(KEPT):
+            found.post(f"kept-{number}")
+        CLIENT.put(found.url("v1/stream/s"), headers=JSON).raise_for_status()
+        CLIENT.put(found.url("consumers/c"), json={"from": "now"}).raise_for_status()
+        head = CLIENT.get(f"{master.url}status").json()["head"]
+        until(lambda: relayed(copy)["page"] >= head)
+        master.kill()
+        promoted = Restored(copy, copy)
+        CLIENT.post(promoted.url("relay/promote"), json={"why": "lost"}).raise_for_status()
+        until(lambda: CLIENT.put(promoted.url("v1/stream/s"), headers=JSON).is_success)
+        lose(promoted)
+        copy.kill()
+        found.last, found.offset = promoted.last, promoted.offset
+        master.start()
+        found.read_everywhere()
+        for number in range(NEW):
+            found.post(f"new-{number}")
+        found.read_everywhere()
+        yield found
+
+
+@pytest.mark.parametrize("reader", [*TOLD, "sse", "copy"])
+def test_the_old_master_tells_readers_of_a_promoted_copy(
+    failed_back: Restored, reader: str
+) -> None:
+    """P5.9: the page numbers of the copy prove the loss, before and after the log has grown."""
+    told = [each[0] if isinstance(each, list) else each for each in failed_back.told[reader]]
+    assert told == [TOLD.get(reader, "reset")] * 2
 
 
 # Copies that are noticed, and copies that are not.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.catchup.matching import Chosen, Rows, page_part, row_event
 from tidings.core.errors import Unavailable
-from tidings.core.log.reader import PagesLost, Run
+from tidings.core.log.reader import PagesLost, Run, is_beyond
 from tidings.core.model.cursors import (
     PAGE_END,
     PARTS_MAX,
@@ -307,23 +307,23 @@ class CatchUp:
             return in_log(place)
         if self._forgotten(feed, margin(place.seconds)) and self._is_archived(feed, place):
             return replace(in_log(place), archived=True)
-        if page is None and self._is_beyond(feed, place.page, place.seconds):
+        if page is None and self._is_beyond(feed, place.page):
             return self._everything(feed)
         return self._by_time(feed, place.seconds)
 
-    def _is_beyond(self, feed: str, number: int, seconds: int) -> bool:
+    def _is_beyond(self, feed: str, number: int) -> bool:
         """
         Return True if page *number* is above the head because this log had that page and lost it.
 
-        Return False if a chained feed may still reach the page. Also return False if the number is
-        too high to have been assigned by the time *seconds*, because it is from another feed then.
+        Return False if no promotion or restore can have skipped to the number: it is from another
+        feed then. The time of the cursor shows nothing, because a lost log may have skipped
+        numbers at any time, and this log may have grown since.
         """
-        head = self.reader.log.head(feed)
-        if number <= head or self.copied_until(feed, number) is not None:
+        chained = self.copied_until(feed, number) is not None
+        if not is_beyond(self.reader.log, feed, number, chained=chained):
             return False
-        last = self.reader.at(feed, head)
-        elapsed_ms = seconds * 1000 - (last.at_ms if last else 0)
-        return number - head <= possible(head, elapsed_ms)
+        head = self.reader.log.head(feed)
+        return number - head <= possible(head, limits.PAGE_NUMBER_MAX)
 
     def _is_archived(self, feed: str, place: Place) -> bool:
         """
@@ -387,7 +387,7 @@ class CatchUp:
             passed = self._count_sent(feed, cursor)
             at = replace(started, page=cursor.page, bucket=cursor.bucket)
             return replace(at, passed=passed, skips=passed)
-        if not ours and self._is_beyond(feed, cursor.page, self.reader.clock() // 1000):
+        if not ours and self._is_beyond(feed, cursor.page):
             return self._everything(feed)
         return self._by_time(feed, cursor.since_s)
 

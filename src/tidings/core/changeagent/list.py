@@ -24,7 +24,7 @@ from tidings.core.changeagent.changes import (
     tags_of,
 )
 from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange, parse_integer
-from tidings.core.log.reader import PagesLost
+from tidings.core.log.reader import PagesLost, is_beyond
 from tidings.core.model.cursors import Place
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.model.operations import parse_line
@@ -276,9 +276,8 @@ class Lister:
         if self.lost(feed, Place(page, slot, seconds=0)):
             return True
         _, known = self._heads.get(feed, (0, 0))
-        if since <= known or feed in self.chained:
-            return False
-        return page > self.reader.log.head(feed)
+        chained = feed in self.chained
+        return since > known and is_beyond(self.reader.log, feed, page, chained=chained)
 
     def one(self, feed: str, number: int, bound: Filter = EVERYTHING) -> str:
         """

@@ -45,6 +45,15 @@ def test_a_page_that_can_have_been_given_was_lost(scene: Scene, pages: int) -> N
     assert first(scene, replace(beyond(scene, pages), slot=0).encode()) == "reset"
 
 
+def test_the_time_of_the_cursor_does_not_matter(scene: Scene) -> None:
+    """The lost log skipped numbers, as a promotion does, and this one has grown since."""
+    cursor = beyond(scene, limits.NUMBERS_PER_S_MAX * 100).encode()
+    assert first(scene, cursor) == "reset"
+    scene.now_ms += LAG_MS
+    scene.post(op("d", "insert"))
+    assert first(scene, cursor) == "reset"
+
+
 @pytest.mark.parametrize("since_s", [0, 1])
 def test_so_was_a_copy_that_began_there(scene: Scene, since_s: int) -> None:
     """It copied everything, or the changes since a time."""
