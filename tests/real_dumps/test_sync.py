@@ -251,7 +251,7 @@ def test_a_feed_is_corrected_over_http(synced: Synced, monkeypatch: pytest.Monke
 
     dump = [line("kept", 3), line("both", 5), *(line(f"n{number}", 2) for number in range(50))]
     written(synced.folder / "dump", dump)
-    until(lambda: run().exit_code == 1, 10)  # five seconds, until the passwords are known
+    until(lambda: run().exit_code == 1, 60)  # five seconds, until the passwords are known
     refused = run(*reads)
     assert (refused.exit_code, "outside_key" in refused.stderr) == (1, True)
     assert "invalid credentials (401" in run().stderr

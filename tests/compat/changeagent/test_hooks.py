@@ -15,7 +15,7 @@ from tests.contract.answering import Answer, Answering, ReceivedRequest, answeri
 from tidings.core.changeagent.webhooks import Hook, Verdict
 from tidings.http.outbound.webhooks import Webhooks
 
-ROUND_S = 3.0  # that two hooks wait for each other; one after the other they never meet
+ROUND_S = 60.0  # that two hooks wait for each other; one after the other they never meet
 
 
 def configure(changes: Changes, *hooks: dict[str, Any]) -> None:

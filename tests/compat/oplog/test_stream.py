@@ -23,7 +23,7 @@ from tidings.server.running import Server
 
 FOREIGN = "545b55c7f095528dd0f3863c"  # an ObjectId of 2014
 HEARTBEAT_S = 25.5  # oplog's promise
-SOON_S = 5.0  # half a second of oplog's on an idle machine; a lost wake-up takes 20 s
+SOON_S = 15.0  # 0.5 s with oplog on an idle machine; a lost wake-up takes 20 s
 PROFILES = {
     "refs": Profile(object_url="http://api/{{type}}/{{id}}?{{id}}"),
     "websocket": Profile(object_url="/{{type}}/{{id}}"),
