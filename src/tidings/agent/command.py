@@ -40,6 +40,7 @@ from tidings.client.errors import WrongUrl
 from tidings.core.errors import InvalidFeed, parse_integer
 from tidings.core.model.feeds import check_name
 from tidings.server.logs import JSON, configure, log_format_option, report_problem
+from tidings.server.output import drain
 
 log = logging.getLogger(__name__)
 HOST = "127.0.0.1"  # by default, other machines cannot reach the agent, as UDP has no password
@@ -294,7 +295,7 @@ def agent(
         report_problem(log_format, "tidings agent", problem)
         sys.exit(1)
     click.echo(f"tidings agent ended, {left:,} operations left in {wanted.folder}")
-    sys.stdout.flush()
+    drain()
     # A request that still waits for the feed must not delay the exit.
     os._exit(0)
 

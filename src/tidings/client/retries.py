@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 import time
 from collections.abc import Callable
 from itertools import count
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 DELAY_S_MIN = 2.0  # bound of the first delay; short, as a restarted server is available again soon
 DELAY_S_MAX = 32.0  # longer delays are noticed after an outage; shorter ones prolong the outage
+PRINT_S = 5.0  # time after a signal to print an event; the output may be a pipe that is not read
 T = TypeVar("T")
 _TRY_AGAIN = frozenset({408, 425, 429})  # the 4xx codes that are not final
 _DENIED = frozenset({401, 403})
@@ -33,15 +35,25 @@ _MESSAGE_CHARS_MAX = 300  # an answer may be the HTML page of a proxy, which doe
 _AFTER_S_MAX = 32.0  # the longest delay that a server can ask for
 
 
-def stop_on_signals(stop: Callable[[], None]) -> None:
-    """Call *stop* on the first Ctrl-C or SIGTERM; a second one ends the process."""
+def stop_on_signals(stop: Callable[[], None], *, within_s: float | None = None) -> None:
+    """
+    Call *stop* on the first Ctrl-C, SIGTERM or SIGHUP; a second one ends the process.
+
+    The process ends *within_s* at the latest, even if it waits for a pipe that is not read. A
+    SIGHUP that is ignored stays ignored, so that `nohup` has an effect.
+    """
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
+        if within_s is not None:
+            end = threading.Timer(within_s, signal.raise_signal, (number,))
+            end.daemon = True
+            end.start()
         stop()
 
-    for kind in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(kind, on_signal)
+    for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if kind != signal.SIGHUP or signal.getsignal(kind) != signal.SIG_IGN:
+            signal.signal(kind, on_signal)
 
 
 class Closing:

@@ -29,6 +29,7 @@ from tidings.client.retries import stop_on_signals
 from tidings.lineage import datasets, runs
 from tidings.lineage.datasets import Dataset
 from tidings.lineage.runs import Job, Run, lineage_option
+from tidings.server.output import unblock
 from tidings.sync.cli import Phases, dataset_of, failures
 
 if TYPE_CHECKING:
@@ -415,6 +416,7 @@ def follow(
     from tidings.lake.columns import from_file
     from tidings.lake.warehouse import in_folder
 
+    unblock("stdout", waits=True)  # a full pipe of reports must not stop the tables
     with working(silent=as_json) as work:
         schemas = from_file(columns) if columns else {}
         warehouse, source, feed = in_folder(table), _source(named, archive), key_of(named)

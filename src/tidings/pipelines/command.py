@@ -19,6 +19,7 @@ from tidings.core.version import how_to_install
 from tidings.lineage.runs import lineage_option
 from tidings.pipelines.messages import WrongPipeline
 from tidings.pipelines.templates import SINK_NAMES, SINKS, SOURCE_NAMES, SOURCES, render_file
+from tidings.server.output import unblock
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -251,6 +252,7 @@ def run(
     from tidings.pipelines.events import emitter
     from tidings.pipelines.running import Runner
 
+    unblock("stdout", waits=True)  # a full pipe of reports must not stop the stores
     lines = as_json or emf
     made = _load(file)
     lineage_of = made if lineage else None

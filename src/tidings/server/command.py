@@ -21,6 +21,7 @@ from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.server import logs, operating
 from tidings.server.feed_options import DEFAULT_MAX_AGE_S
+from tidings.server.output import drain
 from tidings.server.processes import Problem
 
 FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
@@ -314,7 +315,7 @@ def _ending_by_force(name: str, stop_s: float) -> Callable[..., object]:
         os.read(waiting, 1)
         time.sleep(stop_s)
         sys.stderr.write(f"tidings {name}: not ended {stop_s:.0f} s after a signal; exiting now\n")
-        sys.stderr.flush()
+        drain()
         os._exit(1)
 
     Thread(target=wait, name="end-by-force", daemon=True).start()

@@ -16,6 +16,8 @@ from typing import Any
 
 import click
 
+from tidings.server.output import unblock
+
 TEXT, JSON = "text", "json"
 VARIABLE = "TIDINGS_LOG_FORMAT"
 _TEXT = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -74,7 +76,12 @@ def _plain(value: object) -> object:
 
 
 def configure(log_format: str, service: str, level: int = logging.WARNING) -> None:
-    """Write the log of this process to stderr. *service* is the name of the command."""
+    """
+    Write the log of this process to stderr. *service* is the name of the command.
+
+    From now on, neither stdout nor stderr blocks the process.
+    """
+    unblock("stdout", "stderr", waits=False)
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter(service) if log_format == JSON else logging.Formatter(_TEXT))
     logging.basicConfig(level=level, handlers=[handler])

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tidings.server.command import host_options, pairs, run
+from tidings.server.output import unblock
 from tidings.server.processes import Problem
 from tidings.twin.options import Options
 
@@ -63,6 +64,7 @@ def local(settings: tuple[str, ...], **options: object) -> None:
     """
     from tidings.twin import twin  # help texts do not need its packages
 
+    unblock("stdout", "stderr", waits=False)
     try:
         run(twin.run, "local", Options(settings=pairs(settings), **options), STOP_S)  # type: ignore[arg-type]
     except Problem as problem:

@@ -96,6 +96,7 @@ def test_the_kernel_looks_after_each_accepted_socket(tmp_path: Path, kind: str) 
                 reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
             writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
             await reader.readuntil(b"begun")
+            connection: Any
             (connection,) = meters.connections
             accepted = connection.transport.get_extra_info("socket")
             writer.close()

@@ -39,7 +39,7 @@ from tidings.client.cli.render import (
 )
 from tidings.client.errors import ClientError, Refused, Unwritten
 from tidings.client.events import Event
-from tidings.client.retries import stop_on_signals
+from tidings.client.retries import PRINT_S, stop_on_signals
 
 if TYPE_CHECKING:
     from tidings.client.worker import Message
@@ -391,7 +391,7 @@ def consume(
         **options,
     )
     with failures(), worker:
-        stop_on_signals(worker.stop)
+        stop_on_signals(worker.stop, within_s=None if command else PRINT_S)
         worker.run(functools.partial(_to_command, command) if command else _to_stdout)
 
 

@@ -6,6 +6,7 @@ A subcommand is imported when it is run, so that `tidings --help` starts fast.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,10 @@ from typing import Any, NamedTuple
 import click
 
 from tidings.core.version import how_to_install
+from tidings.server.output import unblock
 
 EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 wrong usage."
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of a disk, or a lost terminal
 INTERRUPTED = 130  # the exit code that shells use for SIGINT
 
 PACKAGES = {  # for each extra, the packages that its commands need
@@ -191,6 +194,10 @@ class Program(LazyGroup):
         except KeyboardInterrupt:
             click.echo(err=True)  # ends the line with the terminal's ^C
             ctx.exit(INTERRUPTED)
+        except OSError as error:
+            if error.errno not in _FULL or error.filename is not None:
+                raise
+            raise click.ClickException(f"the output cannot be written: {error.strerror}") from None
         except click.Abort as aborted:  # a prompt was interrupted, or its input has ended
             if not isinstance(aborted.__context__, KeyboardInterrupt):
                 raise
@@ -215,6 +222,7 @@ def main() -> None:
       tidings tail --from 0                all objects, then the changes
       tidings post insert video x32        say that the video x32 is new
     """
+    unblock("stderr", waits=True)
     # boto3 only reads AWS_DEFAULT_REGION; the AWS CLI, the CDK and AWS's other libraries also read
     # AWS_REGION.
     environment = os.environ  # noqa: TID251 (the environment of the operator, not of a function)

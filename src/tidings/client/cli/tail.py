@@ -23,7 +23,7 @@ from tidings.client.cli.options import (
     place_options,
 )
 from tidings.client.errors import Lost, WrongUrl
-from tidings.client.retries import is_over, stop_on_signals
+from tidings.client.retries import PRINT_S, is_over, stop_on_signals
 from tidings.core.model.operations import to_canonical_json
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def tail(
     from tidings.client.consumer import Consumer
 
     stopped = threading.Event()
-    stop_on_signals(stopped.set)
+    stop_on_signals(stopped.set, within_s=PRINT_S)
     options |= {"feed": place.feed, **place.access, **wanted}
     with (
         render.failures(usage=WrongUrl),
