@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -231,11 +230,15 @@ class _Listening:
 
     *_pages* is None if the log must be read, as it is while no reader waits. *observe* is called
     with the time since the first of the pages was committed, and the number of streams that have
-    received them.
+    received them. *end* is called with this object when it is closed.
     """
 
-    def __init__(self, observe: Callable[[float, int], object]) -> None:
-        self._event, self._observe = asyncio.Event(), observe
+    def __init__(
+        self,
+        observe: Callable[[float, int], object],
+        end: Callable[[_Listening], object],
+    ) -> None:
+        self._event, self._observe, self._end = asyncio.Event(), observe, end
         self._pages: list[Page] | None = None
         self._committed_s = self._waited_s = 0.0  # 0: no page was committed
 
@@ -253,6 +256,9 @@ class _Listening:
     def look(self) -> None:
         self._pages = None
         self._event.set()
+
+    def close(self) -> None:
+        self._end(self)
 
     def add(self, page: Page) -> None:
         if self._pages is not None:
@@ -274,13 +280,18 @@ class FeedNotifications:
         observe: Callable[[float, int], object] = lambda *_: None,
     ) -> None:
         self.loop, self._observe = loop, observe
-        self._listening: defaultdict[str, list[_Listening]] = defaultdict(list)
+        self._listening: dict[str, list[_Listening]] = {}
 
     def listen(self, feed: str) -> _Listening:
         """Implement `tail_poller.Listen`."""
-        listening = _Listening(self._observe)
-        self._listening[feed].append(listening)
+        listening = _Listening(self._observe, partial(self._remove, feed))
+        self._listening.setdefault(feed, []).append(listening)
         return listening
+
+    def _remove(self, feed: str, listening: _Listening) -> None:
+        self._listening[feed].remove(listening)
+        if not self._listening[feed]:
+            del self._listening[feed]
 
     def notify(self, pages: Sequence[tuple[str, Page]]) -> None:
         """Pass the committed *pages* to the readers of their feeds; callable from any thread."""
@@ -288,7 +299,7 @@ class FeedNotifications:
 
     def _notify(self, pages: Sequence[tuple[str, Page]]) -> None:
         for feed, page in pages:
-            for listening in self._listening[feed]:
+            for listening in self._listening.get(feed, ()):
                 listening.add(page)
 
     def look_soon(self, feed: str) -> None:
@@ -297,7 +308,7 @@ class FeedNotifications:
 
     def look(self, feed: str) -> None:
         """Let the readers of *feed* read the log; call this in the event loop."""
-        for listening in self._listening[feed]:
+        for listening in self._listening.get(feed, ()):
             listening.look()
 
 

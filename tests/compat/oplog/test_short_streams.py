@@ -141,6 +141,9 @@ class Quiet:
     def mark_written(self, streams: int) -> None:
         """Do nothing: the test does not measure it."""
 
+    def close(self) -> None:
+        """Do nothing: nothing has a reference to it."""
+
 
 def test_7_4_an_idle_stream_of_a_server_stays_open_for_an_hour(scene: Scene) -> None:
     """It is sent oplog's comments and nothing else, and then what comes."""

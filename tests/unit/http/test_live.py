@@ -60,6 +60,9 @@ class Signal:
     def mark_written(self, streams: int) -> None:
         pass
 
+    def close(self) -> None:
+        pass
+
 
 class Poller(TailPoller):
     """Reads the log of *scene* when the test asks for it; raises *error* instead if it *fails*."""

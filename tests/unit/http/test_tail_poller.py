@@ -89,6 +89,9 @@ class OneNotification:
     def mark_written(self, streams: int) -> None:
         pass
 
+    def close(self) -> None:
+        pass
+
 
 def test_who_leaves_during_a_read_delays_no_one() -> None:
     """The notification that the read was for is not lost: the next waiting stream gets it."""

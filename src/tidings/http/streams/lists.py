@@ -265,12 +265,12 @@ class ChangeLists(WaitingList):
         if listing.waiting:
             now_s = asyncio.get_running_loop().time()
             until_s = max(until_s, now_s + limits.CHANGES_HOLE_S)
-        poller = self.pollers.of(feed, partial(self.lister().reader.read, feed))
         may_wait = query.limit > 0 and not listing.lost
-        while may_wait and not listing.entries and request.may_wait(until_s):
-            if listing.at_end or listing.waiting:
-                await self._wait_for(poller, feed, listing.page, request, until_s)
-            listing = await self._after(query, listed, listing, poller)
+        with self.pollers.using(feed, partial(self.lister().reader.read, feed)) as poller:
+            while may_wait and not listing.entries and request.may_wait(until_s):
+                if listing.at_end or listing.waiting:
+                    await self._wait_for(poller, feed, listing.page, request, until_s)
+                listing = await self._after(query, listed, listing, poller)
         return listing
 
     async def _after(
@@ -380,22 +380,22 @@ class ReplicationApp(WaitingList):
         It is read and encoded once for all callers that wait for the same.
         """
         until_s, key = request.came_s + requested.block_s, replace(requested, block_s=0)
-        while reply.is_empty and request.may_wait(until_s):
-            leave = requested.selection.filter.leave
-            read = partial(self.replication_reader().catch_up.read, feed, leave=leave)
-            poller = self.pollers.of(feed, read, leave=leave)
-            end = min(requested.after.page, reply.batch.status.head)  # the caller may be after it
-            await self._wait_for(poller, feed, end, request, until_s)
-            reading = poller.once(key, partial(self._begin_read, feed, key))
-            try:
-                reply = await asyncio.shield(reading)
-            except Exception:
-                poller.forget(key)
-                raise
-            if reply.is_empty:  # new pages are before the caller's position, or not readable yet
-                poller.forget(key)
-                pause_s = min(POLL_S, max(0, request.left_s(until_s)))
-                await asyncio.wait({request.gone}, timeout=pause_s)
+        leave = requested.selection.filter.leave
+        read = partial(self.replication_reader().catch_up.read, feed, leave=leave)
+        with self.pollers.using(feed, read, leave=leave) as poller:
+            while reply.is_empty and request.may_wait(until_s):
+                end = min(requested.after.page, reply.batch.status.head)  # it may be before `after`
+                await self._wait_for(poller, feed, end, request, until_s)
+                reading = poller.once(key, partial(self._begin_read, feed, key))
+                try:
+                    reply = await asyncio.shield(reading)
+                except Exception:
+                    poller.forget(key)
+                    raise
+                if reply.is_empty:  # new pages are before `after`, or not readable yet
+                    poller.forget(key)
+                    pause_s = min(POLL_S, max(0, request.left_s(until_s)))
+                    await asyncio.wait({request.gone}, timeout=pause_s)
         return reply
 
 

@@ -323,11 +323,15 @@ class EventStreams:
 
     async def _serve(self, one: OpenStream, live: LiveStream, send: Send, left: _Left) -> None:
         """Send the events of the stream until the stream is over."""
-        chunks = Chunks(live.stream, self._poller(live.stream))
-        try:
-            await self._send_until(one, live, chunks, send, left)
-        finally:
-            chunks.stop()
+        stream = live.stream
+        leave = stream.filter.leave
+        read = partial(stream.catch_up.read, stream.feed, leave=leave)
+        with self._pollers.using(stream.feed, read, leave=leave) as poller:
+            chunks = Chunks(stream, poller)
+            try:
+                await self._send_until(one, live, chunks, send, left)
+            finally:
+                chunks.stop()
 
     async def _send_until(
         self, one: OpenStream, live: LiveStream, chunks: Chunks, send: Send, left: _Left
@@ -347,16 +351,17 @@ class EventStreams:
                     break  # the stream may be over before the first piece of the chunk
                 await self._keep_alive(live, send)
                 if chunk.at_frontier and left.is_unlimited and live.begin():
-                    await self._serve_live(one, live, send)
+                    await self._serve_live(one, live, chunks.poller, send)
                 elif left.any(_now_ms()):
                     wait_ms = min(live.silent_ms, left.end_ms - _now_ms())
                     await chunks.rest(chunk, over, max(0, wait_ms))
             except TidingsError:
                 break  # the client resumes from its cursor
 
-    async def _serve_live(self, one: OpenStream, live: LiveStream, send: Send) -> None:
-        """Let the poller write to the stream until the poller leaves it, or the stream is over."""
-        poller = self._poller(one.stream)
+    async def _serve_live(
+        self, one: OpenStream, live: LiveStream, poller: TailPoller, send: Send
+    ) -> None:
+        """Let *poller* write to the stream until it leaves the stream, or the stream is over."""
         try:
             poller.join(live)
             while not (one.over.done() or live.left.done()):
@@ -396,11 +401,6 @@ class EventStreams:
             live.counter.send(live.stream.count(piece))
             left.resume, sent = "", True
         return sent
-
-    def _poller(self, stream: Stream) -> TailPoller:
-        leave = stream.filter.leave
-        read = partial(stream.catch_up.read, stream.feed, leave=leave)
-        return self._pollers.of(stream.feed, read, leave=leave)
 
     async def _start(
         self, send: Send, stream: Stream, cursor: str, headers: dict[str, str], left: _Left

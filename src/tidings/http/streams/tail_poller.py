@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from tidings.core.catchup.catchup import Progress
@@ -23,6 +24,8 @@ from tidings.core.log.reader import Run, contiguous
 from tidings.http.asgi import frame_chunk
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tidings.core.counters import StreamCounter
     from tidings.core.model.pages import Page
     from tidings.http.asgi import WriteNow
@@ -34,6 +37,7 @@ POLL_S = 0.2
 SHARED_MAX = 64  # different results of `TailPoller.once` that are kept; each has up to 1 MB
 SLICE = 200  # clients that are written to in a row, in 2 to 4 ms if they share a text
 SLICE_S = 0.005  # time after which a slice ends with the next text that had to be built
+READERS = 8  # threads that read the ends of logs; a read takes some milliseconds
 FRESH_S = 5 * POLL_S  # maximum age of the last read; after that, the log may be much longer
 # Time without data after which a stream gets a heartbeat. oplog sent one every 25.5 s, and proxies
 # close silent streams after 30 s.
@@ -56,6 +60,9 @@ class Notifications(Protocol):
     def mark_written(self, streams: int) -> None:
         """Note that the pages after the last `wait` were written to *streams* connections."""
 
+    def close(self) -> None:
+        """Send no more notifications, because the poller has ended."""
+
 
 class FixedInterval:
     """
@@ -71,6 +78,9 @@ class FixedInterval:
 
     def mark_written(self, streams: int) -> None:
         """Do nothing, because the process does not measure it."""
+
+    def close(self) -> None:
+        """Do nothing, because nothing has a reference to this object."""
 
 
 Listen = Callable[[str], Notifications]  # a function that returns the notifications of a feed
@@ -193,15 +203,21 @@ class LiveStream:
 
 class TailPoller:
     """
-    A poller of a feed. It calls *read* in a thread if *notifications* do not have the new pages.
+    A poller of a feed. It calls *read* in *threads* if *notifications* do not have the new pages.
 
     *read* returns the pages after a page number. If *selects* is True, *read* does not return every
-    page of the log, so it is always called.
+    page of the log, so it is always called. *users* counts the requests that use the poller.
     """
 
     def __init__(
-        self, read: Callable[[int], Run], notifications: Notifications, *, selects: bool = False
+        self,
+        read: Callable[[int], Run],
+        notifications: Notifications,
+        threads: ThreadPoolExecutor | None = None,
+        *,
+        selects: bool = False,
     ) -> None:
+        self.users = 0
         self._read, self._notifications, self._selects = read, notifications, selects
         self._tail = Tail()
         self._is_complete = False  # True if the tail had all pages of the log when it was extended
@@ -211,8 +227,12 @@ class TailPoller:
         self._live: dict[LiveStream, None] = {}
         self._arrival: asyncio.Future[None] | None = None  # done when new pages have arrived
         self._looking: asyncio.Task[None] | None = None
-        # Use a dedicated thread, because streams that catch up may occupy all other threads.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tail-poller")
+        # Use dedicated threads, because streams that catch up may occupy all other threads.
+        self._threads = threads or ThreadPoolExecutor(1, thread_name_prefix="tail-poller")
+
+    def close(self) -> None:
+        """End the notifications, because no request uses the poller."""
+        self._notifications.close()
 
     @property
     def tail(self) -> Tail | None:
@@ -302,7 +322,7 @@ class TailPoller:
                 if self._is_complete and pages and contiguous(pages, last) == len(pages):
                     run = Run(pages)
                 else:
-                    run = await loop.run_in_executor(self._thread, self._read, last)
+                    run = await loop.run_in_executor(self._threads, self._read, last)
                     self._is_complete = not (self._selects or run.waiting or run.more)
                 if run.more:
                     self._notifications.look()
@@ -357,24 +377,55 @@ class TailPoller:
 
 
 class TailPollers:
-    """The pollers of a process: per feed, one for readers of `leave` events and one for others."""
+    """
+    The pollers of a process: per feed, one for readers of `leave` events and one for others.
+
+    A poller that no request has used for `FRESH_S` is removed, because its pages are too old. The
+    threads end with the last poller.
+    """
 
     def __init__(self, listen: Listen = at_fixed_interval) -> None:
         self._listen = listen
         self._pollers: dict[tuple[str, bool], TailPoller] = {}
+        self._ending: set[tuple[str, bool]] = set()  # pollers for which `_end` is scheduled
+        self._threads: ThreadPoolExecutor | None = None
 
-    def of(self, feed: str, read: Callable[[int], Run], *, leave: bool = False) -> TailPoller:
-        """Return the poller of *feed*, created with *read* if it is missing."""
-        if (feed, leave) not in self._pollers:
-            self._pollers[feed, leave] = TailPoller(read, self._listen(feed), selects=leave)
-        return self._pollers[feed, leave]
+    @contextmanager
+    def using(
+        self, feed: str, read: Callable[[int], Run], *, leave: bool = False
+    ) -> Iterator[TailPoller]:
+        """Keep the poller of *feed* inside the context, created with *read* if it is missing."""
+        key = feed, leave
+        if key not in self._pollers:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="tail-poller")
+            listening = self._listen(feed)
+            self._pollers[key] = TailPoller(read, listening, self._threads, selects=leave)
+        poller = self._pollers[key]
+        poller.users += 1
+        try:
+            yield poller
+        finally:
+            poller.users -= 1
+            if not poller.users and key not in self._ending:
+                self._ending.add(key)
+                asyncio.get_running_loop().call_later(FRESH_S, self._end, key)
+
+    def _end(self, key: tuple[str, bool]) -> None:
+        self._ending.discard(key)
+        if self._pollers[key].users:
+            return
+        self._pollers.pop(key).close()
+        if not self._pollers and self._threads is not None:
+            self._threads.shutdown(wait=False)
+            self._threads = None
 
 
 class Chunks:
     """The chunks of a stream, from memory if the poller has their pages, else from the stores."""
 
     def __init__(self, stream: Stream, poller: TailPoller) -> None:
-        self._stream, self._poller = stream, poller
+        self._stream, self.poller = stream, poller
         self._upcoming: asyncio.Task[Chunk] | None = None
 
     async def next(self) -> Chunk:
@@ -397,7 +448,7 @@ class Chunks:
         if chunk.wait_ms:
             await asyncio.wait({gone}, timeout=min(chunk.wait_ms, wait_ms) / 1000)
         elif chunk.at_frontier:
-            await self._poller.wait(self._stream.progress.page, gone, wait_ms / 1000)
+            await self.poller.wait(self._stream.progress.page, gone, wait_ms / 1000)
 
     def stop(self) -> None:
         """Cancel the read in progress and ignore its errors."""
@@ -405,6 +456,6 @@ class Chunks:
             self._upcoming.cancel()
 
     async def _read(self) -> Chunk:
-        tail = self._poller.tail
+        tail = self.poller.tail
         chunk = self._stream.take(tail) if tail is not None else None
         return chunk if chunk is not None else await asyncio.to_thread(self._stream.next)
