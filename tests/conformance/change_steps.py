@@ -15,13 +15,14 @@ _ID_MAX = 2**53
 
 
 def step_change(scene: Scene, argument: dict[str, Any]) -> None:
-    """Post a change that must be accepted; its id is kept under `as`."""
+    """Post a change that must be accepted; its id is kept under `as`, its event id as `event`."""
     body = {"data": argument.get("data"), "tags": argument.get("tags", [])}
     answer = scene.http.post(f"/feeds/{scene.target.feed}/changes", json=body)
     assert answer.status_code == 200, answer.text
     number = answer.json()["_id"]
     assert 0 < number < _ID_MAX, number
     scene.names[argument.get("as", "change")] = number
+    scene.names["event"] = f"{0:08x}{number >> 10:010x}{number & 1023:06x}"
 
 
 def step_lists(scene: Scene, argument: dict[str, Any]) -> None:

@@ -33,6 +33,7 @@ FULL = Erasure(
     pages=12,
     parts=3,
     parked=2,
+    texts=8,
     corrected=5,
     settled_ms=AT + 3,
     done_ms=AT + 2,

@@ -20,10 +20,13 @@ from tidings.aws.config.deployment import TABLES
 from tidings.aws.effects import now_ms
 from tidings.aws.stage import stage
 from tidings.core import limits
-from tidings.core.consumers.consumer import Change, Consumer, Parked
+from tidings.core.auth.guard import Role
+from tidings.core.auth.keys import Key
+from tidings.core.consumers.consumer import Change, Consumer, Failure, Parked
 from tidings.core.erasure.entries import Entry
 from tidings.core.erasure.records import Erasure, Phase
 from tidings.core.model.cursors import Place
+from tidings.core.model.filters import NOTHING, Filter
 
 MARKER = "the-secret"
 OBJECT = "x-secret-id"
@@ -56,8 +59,12 @@ def use(monkeypatch: pytest.MonkeyPatch, seconds: str = "0") -> None:
         follow_all(monkeypatch)
     post("y", [f"video/{OBJECT}"])
     parked = Parked(Place(1, 0, 0).encode(), stage().stores.log.read("main", 0)[0].text, MARKER, 1)
-    change = Change(Consumer("main", "index", parked=1), park=parked)
+    failure = Failure(parked.id, MARKER, 1)
+    change = Change(Consumer("main", "index", parked=1, failure=failure), park=parked)
     assert stage().stores.consumers.write("main", "index", 0, change)
+    bound = Filter(ids=frozenset({OBJECT}))
+    key = Key("ended", "", frozenset({Role.READ}), bound, label=MARKER, revoked_ms=now_ms())
+    assert stage().stores.keys.save("main", key)
     follow_all(monkeypatch)
 
 
@@ -146,6 +153,8 @@ def test_nothing_has_the_object_in_the_end(cloud: Cloud, monkeypatch: pytest.Mon
         follow_all(monkeypatch)
     assert record(erasing_it).phase is Phase.KEPT
     assert MARKER not in everything()
+    assert record(erasing_it).texts == 2
+    assert [key.bound for key in stage().stores.keys.keys("main")] == [NOTHING]
     assert [page.number for page in stage().stores.log.read("main", 0)] == [1, 2, 3, 4, 5]
 
     end_keeping(monkeypatch)

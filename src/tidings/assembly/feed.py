@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock, Runtime
     from tidings.core.erasure.eraser import Eraser
     from tidings.core.erasure.forget import Forgetter
+    from tidings.core.erasure.records import Erasure
     from tidings.core.erasure.service import Erasures
     from tidings.core.feeds.directory import Directory
     from tidings.core.feeds.records import FeedData
@@ -788,6 +789,7 @@ class Assembly:
             current=ParentBoundCheck(self.stores.state, self.reader, self.runtime.await_writer),
             store=self.stores.erasures,
             consumers=self.stores.consumers,
+            keys=self.stores.keys,
             tombstone_ms=self.settings.tombstone_ms,
             archives=self.stores.archive is not None,
             has_file=self.free_space is not None,
@@ -820,6 +822,8 @@ class Assembly:
             overwrite=self.free_space,
             settle_ms=self.erasure_settle_ms,
             ledger=stores.erasure_ledger,
+            keys=stores.keys,
+            on_nothing=self.on_nothing_erased,
             keeps_ids=lambda feed: not self.profiles.profile(feed).ids_personal,
         )
 
@@ -853,6 +857,9 @@ class Assembly:
 
         self.stores.erasures.save(feed, erasure_of(row, self.settings.tombstone_ms))
         self.wake_eraser(feed)
+
+    def on_nothing_erased(self, feed: str, erasure: Erasure) -> None:
+        """Log that *erasure* has found no data."""
 
     def wake_eraser(self, feed: str) -> None:
         """Start the erasures of *feed* soon. A host without a job for this does nothing."""

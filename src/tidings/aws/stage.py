@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tidings.core.attention import AlarmRules, Alert
     from tidings.core.changeagent.tag_index import IndexMonitor
     from tidings.core.effects import TraceRecord
+    from tidings.core.erasure.records import Erasure
     from tidings.core.feeds.records import FeedData
     from tidings.core.followers.follower import Follower, Handler
     from tidings.core.ingest.outbox import Forwarder, OutboxMonitor
@@ -248,6 +249,9 @@ class Stage(Assembly):
         from tidings.core.model.feeds import ERASE
 
         self.stores.waker.run(ERASE, feed)
+
+    def on_nothing_erased(self, feed: str, erasure: Erasure) -> None:
+        telemetry.logger().warning("erasure found nothing", feed=feed, id=erasure.id)
 
     def erase(self, feed: str, until_ms: int) -> None:
         """

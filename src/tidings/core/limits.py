@@ -282,6 +282,7 @@ ERASURE_GRACE_MS = 24 * 3600 * 1000  # time to resume after an outage, before an
 RECOVERY_DAYS = 35  # days back to which a stage's tables can be restored; DynamoDB's maximum
 SYNC_FILES_DAYS = 30  # S3 then deletes the files of syncs; until then, operators can inspect them
 SYNC_FILES_GONE_MS = (SYNC_FILES_DAYS + 2) * 24 * 3600 * 1000  # with the next midnight and a delay
+FILTERS_NAMED = 20  # consumers and keys that the note of a report names, some 600 characters
 ERASURES_LISTED = 100  # records of erasures that are returned at once, some 50 KB
 WHY_CHARS_MAX = 500  # length of an operator's reason, a few sentences
 NOTES_MAX = 100  # records of operators' actions that are returned at once, the latest first

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tidings.core.consumers.service import Lag
     from tidings.core.effects import TraceRecord
     from tidings.core.erasure.eraser import Eraser
+    from tidings.core.erasure.records import Erasure
     from tidings.core.feeds.records import FeedData
     from tidings.core.followers.follower import Handler
     from tidings.core.maintenance.sweep import Sweeper
@@ -611,7 +612,13 @@ class Host(Assembly):
 
     @cached_property
     def eraser(self) -> Eraser:
-        return replace(super().eraser, rest=Rests(ERASE_REST))
+        return replace(super().eraser, rest=Rests(ERASE_REST), streams=self.stores.streams)
+
+    def on_nothing_erased(self, feed: str, erasure: Erasure) -> None:
+        log.warning(
+            "%(feed)s: erasure %(erasure)s has found no data; check its type and id",
+            {"feed": feed, "erasure": erasure.id},
+        )
 
     def _erase(self, feed: str) -> None:
         """Work on the erasures of *feed* for a short time; continue in the next run."""

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from tests.unit.server.test_crashes import FEED, Consumer, Producer, hosted
-from tidings.core.consumers.consumer import Change, Parked
+from tidings.core.auth.keys import Key
+from tidings.core.changeagent.changes import Change as Posted
+from tidings.core.changeagent.changes import line_of
+from tidings.core.consumers.consumer import Change, Failure, Parked
 from tidings.core.consumers.consumer import Consumer as Named
 from tidings.core.durable_streams import messages
+from tidings.core.durable_streams.service import StreamWriter
+from tidings.core.durable_streams.stream import Appending
 from tidings.core.erasure.entries import Entry, encode_entry
 from tidings.core.erasure.records import Erasure, Phase
+from tidings.core.errors import Unavailable
+from tidings.core.model.filters import Filter
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.server.host import Host
@@ -151,6 +163,117 @@ def test_an_erasure_that_a_restored_file_lacks_is_requested_again(tmp_path: Path
     assert found.entries == 40
     assert holders(tmp_path, MARKER) == []
     assert [path.stem for path in tmp_path.glob("erasures/*/*.json")] == [found.id]
+
+
+STREAM, CONTINUED = "stream-of-ann", "continued-of-ann"
+ENTRIES = [
+    Entry("user", "ann-1", "dpo", "r", as_parent=True),
+    Entry("change", "c0ffee", "dpo", "r"),
+    Entry("durable-stream", STREAM, "dpo", "r"),
+    Entry("durable-stream", CONTINUED, "dpo", "r"),
+    Entry("user", "unknown", "dpo", "r"),
+]
+MARKS = "tag", "operation", "change", "parked", "failure", "message", "revoked"
+
+
+def streams(host: Host) -> StreamWriter:
+    return StreamWriter(
+        appender=host.appender, store=host.stores.streams, runtime=host.runtime, tracer=host.tracer
+    )
+
+
+def use_every_place(host: Host) -> None:
+    """Leave a mark in each place that may have data of an object, then request erasures."""
+    now_ms, stores = host.runtime.clock(), host.stores
+    user = {"event": "update", "type": "user", "id": "ann-1"}
+    page = post(host, {**user, "tags": ["mark-tag"], "data": "mark-operation"})
+    post(host, operation("y", tags=["user/ann-1"], parents=["user/ann-1"]))
+    posted = Posted('"mark-change"', ("user/ann-1",))
+    host.appender.append(FEED, [line_of(posted, name="c0ffee", now_ms=now_ms)])
+    parked = Parked(page.id_prefix + "000000", page.lines[0], "mark-parked", 1)
+    change = Change(Named(FEED, "index", position=page.end, parked=1), park=parked)
+    assert stores.consumers.write(FEED, "index", 0, change)
+    failure = Failure(page.id_prefix + "000000", "mark-failure", now_ms)
+    named = Named(FEED, "failed", failure=failure, filter=Filter(ids=frozenset({"ann-1"})))
+    assert stores.consumers.write(FEED, "failed", 0, Change(named))
+    bound = Filter(parents=frozenset({"user/ann-1"}))
+    for name, end_ms in (("revoked", 1), ("live", 0)):
+        label = f"mark-{name} of ann-1"
+        key = Key(name, "", frozenset(), bound, label=label, revoked_ms=end_ms)
+        assert stores.keys.save(FEED, key)
+    for name in (STREAM, CONTINUED):
+        content = Appending(b'["mark-message"]', "application/json")
+        assert streams(host).create(FEED, name, content)[1]
+    host.sweep()
+    for entry in ENTRIES:
+        host.erasures.request(FEED, entry)
+    streams(host).append(FEED, CONTINUED, Appending(b'["later"]', "application/json"))
+
+
+class _Killing:
+    """A store of erasures in which the job stops before it has saved a step."""
+
+    def __init__(self, store: Any, saves: int) -> None:
+        self._store, self._left, self.ended = store, saves, Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def save(self, feed: str, erasure: Erasure) -> bool:
+        self._left -= 1
+        if self._left < 0:
+            self.ended.set()
+            raise Unavailable("killed")
+        saved: bool = self._store.save(feed, erasure)
+        return saved
+
+
+async def _killed_again_and_again(folder: Path) -> int:
+    """Erase in runs that end after a few steps, until all is erased; return the number of runs."""
+    for runs in count():
+        async with hosted(folder / "feed.db", folder) as (host, _):
+            store = _Killing(host.stores.erasures, saves=4)
+            vars(host)["eraser"] = replace(host.eraser, store=store)  # type: ignore[arg-type]
+            if not runs:
+                await asyncio.to_thread(use_every_place, host)
+            while not store.ended.is_set():
+                found = await asyncio.to_thread(host.stores.erasures.erasures, FEED)
+                if len(found) == len(ENTRIES) and all(e.reached(Phase.KEPT) for e in found):
+                    return runs
+                await asyncio.sleep(0.02)
+    raise AssertionError
+
+
+async def _reported(folder: Path) -> tuple[list[Erasure], dict[str, str], Any]:
+    async with hosted(folder / "feed.db", folder) as (host, _):
+        found = await asyncio.to_thread(host.stores.erasures.erasures, FEED)
+        shown = await asyncio.to_thread(host.erasures.locations, FEED, found[0])
+        left = await asyncio.to_thread(host.stores.streams.stream, FEED, CONTINUED)
+        return list(found), {each.name: each.note for each in shown}, left
+
+
+def places_of(path: Path, text: str) -> set[str]:
+    """Return the tables, and the kinds of documents, that have *text*."""
+    with closing(sqlite3.connect(path)) as sql:
+        tables = sql.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        rows = [(name, row) for (name,) in tables for row in sql.execute(f"SELECT * FROM {name}")]
+    return {row[0] if name == "documents" else name for name, row in rows if text in str(row)}
+
+
+def test_every_place_is_erased_by_a_job_that_is_killed_between_its_steps(tmp_path: Path) -> None:
+    """The job continues at each start. What an operator has to change is named."""
+    assert asyncio.run(_killed_again_and_again(tmp_path)) > 5
+    found, notes, continued = asyncio.run(_reported(tmp_path))
+    assert {mark: holders(tmp_path, f"mark-{mark}") for mark in MARKS} == {
+        each: [] for each in MARKS
+    }
+    assert [each.has_found for each in found] == [True] * 4 + [False]
+    assert notes["filters"].endswith(": consumer failed, key live")
+    assert continued is not None, "a stream with messages after its erasure continues"
+    kept = {"pages", "rows", "erasure"}  # the erasure entry, until it is erased
+    path = tmp_path / "feed.db"
+    assert places_of(path, STREAM) == places_of(path, "c0ffee") == kept
+    assert places_of(path, "ann-1") == {*kept, "consumer", "key"}
 
 
 def database_with(path: Path, act: Callable[[Database], object]) -> None:

@@ -66,6 +66,7 @@ _LAYOUT = Layout(
     pages=NUMBER.sparse,
     parts=NUMBER.sparse,
     parked=NUMBER.sparse,
+    texts=NUMBER.sparse,
     corrected=NUMBER.sparse,
     settled=NUMBER.sparse.of("settled_ms"),
     done=NUMBER.sparse.of("done_ms"),

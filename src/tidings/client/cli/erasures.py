@@ -36,7 +36,7 @@ _LOCATIONS = ("location", "status", "until", "note")
 @click.option(
     "--parents",
     is_flag=True,
-    help="Also remove TYPE/ID from the parents of all other objects.",
+    help="Also remove TYPE/ID from the parents and tags of all other objects.",
 )
 @click.option("--before", metavar="CURSOR", help="Only erase operations before this event id.")
 @json_option
@@ -149,8 +149,10 @@ def _print(report: Answer, *, as_json: bool) -> None:
     for field in _FIELDS:
         if row[field] is not None:
             click.echo(f"{field:<13} {cell(row[field])}")
+    if report.get("found") is False:
+        click.echo(f"{'found':<13} nothing: check type and id, or the data were erased before")
     if report["parents"]:
-        click.echo(f"{'parents':<13} also removed from the parents of other objects")
+        click.echo(f"{'parents':<13} also removed from the parents and tags of other objects")
     locations = [
         {**each, "location": each["name"], "until": _minute(each["until"])}
         for each in report["locations"]

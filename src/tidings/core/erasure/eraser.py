@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.archive.reader import all_spans
 from tidings.core.archive.segments import decode, encode
+from tidings.core.consumers.consumer import Change
+from tidings.core.durable_streams.messages import TYPE as STREAM
 from tidings.core.effects import is_ahead
 from tidings.core.erasure.entries import Scrubber, with_removed
 from tidings.core.erasure.records import Phase
@@ -25,6 +27,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import effective_checkpoints
 from tidings.core.model.cursors import Place, parse_cursor
 from tidings.core.model.feeds import STATE, one_lane
+from tidings.core.model.filters import EVERYTHING, NOTHING
 from tidings.core.model.operations import as_event, event_of
 from tidings.core.state.rows import Difference, Kind, bucket_rows
 from tidings.core.sync import corrections
@@ -33,7 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from tidings.core.archive.segments import ArchiveStore, Span
-    from tidings.core.consumers.consumer import ConsumerStore, Parked
+    from tidings.core.auth.keys import KeyStore
+    from tidings.core.consumers.consumer import Consumer, ConsumerStore, Parked
+    from tidings.core.durable_streams.stream import StreamStore
     from tidings.core.effects import Clock, Runtime
     from tidings.core.erasure.entries import Position, Scrubbed
     from tidings.core.erasure.records import Erasure, ErasureStore, Ledger, RewriteStore
@@ -54,6 +59,10 @@ def _continue() -> None:
     """Do not rest."""
 
 
+def _ignore(feed: str, erasure: Erasure) -> None:
+    """Do not report that *erasure* has found no data."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eraser:
     """
@@ -65,7 +74,8 @@ class Eraser:
     *settle_ms* is the longest time for which a process that lost its lease may still write pages
     that it has read. The job waits for this time after it has rewritten the log, before it rewrites
     what such a process may write. *expiring* is the clock by which tombstones expire. *rest* is
-    called often; it may sleep, to leave the processor to others.
+    called often; it may sleep, to leave the processor to others. *on_nothing* is called with each
+    erasure that has found no data to erase. *streams* is None without durable streams.
     """
 
     store: ErasureStore
@@ -87,6 +97,9 @@ class Eraser:
     settle_ms: int = 0
     ledger: Ledger | None = None
     rest: Callable[[], object] = _continue
+    keys: KeyStore
+    streams: StreamStore | None = None
+    on_nothing: Callable[[str, Erasure], object] = _ignore
 
     def run(self, feed: str, until_ms: int) -> bool:
         """
@@ -332,15 +345,19 @@ class Eraser:
                     return False
         return True
 
-    # Parked messages.
+    # Parked messages, and other texts.
 
     def _rewrite_parked(self, feed: str, erasures: Sequence[Erasure]) -> bool:
-        """Rewrite the parked messages of all named consumers, when the log has settled."""
+        """Rewrite the parked messages and other texts, when the log has settled."""
         now_ms = self.runtime.clock()
         if any(is_ahead(each.settled_ms, now_ms, self.settle_ms) for each in erasures):
             return False
         scrubber, counts = self._scrubber(feed, erasures), Counter[str]()
-        for consumer in self.consumers.consumers(feed):
+        consumers = self.consumers.consumers(feed)
+        texts = self._erase_texts(feed, erasures, consumers, scrubber)
+        if texts is None:
+            return True  # a consumer or key has changed in the meantime: read again
+        for consumer in consumers:
             for parked in self.consumers.parked(feed, consumer.name):
                 at = _position_of(parked)
                 line, names = scrubber.scrub_entry(parked.line, at)
@@ -350,8 +367,86 @@ class Eraser:
                     changed = replace(parked, line=line, error="")
                     self.rewrites.rewrite_parked(feed, consumer.name, parked, changed)
         for erasure in erasures:
-            parked_count = erasure.parked + counts[erasure.target.name]
-            self._begin(feed, erasure, Phase.ARCHIVE, parked=parked_count)
+            name = erasure.target.name
+            done = {"parked": erasure.parked + counts[name], "texts": erasure.texts + texts[name]}
+            self._begin(feed, erasure, Phase.ARCHIVE, **done)
+        return True
+
+    def _erase_texts(
+        self,
+        feed: str,
+        erasures: Sequence[Erasure],
+        consumers: Sequence[Consumer],
+        scrubber: Scrubber,
+    ) -> Counter[str] | None:
+        """
+        Erase errors of workers, bounds and labels of ended keys, and durable streams.
+
+        Return the number of these by `Target.name`, or None if one has changed since it was read.
+        """
+        counts = Counter[str]()
+        for consumer in consumers:
+            changed = self._without_error(feed, consumer, erasures, scrubber, counts)
+            if changed is not consumer and not self.consumers.write(
+                feed, consumer.name, consumer.version, Change(changed)
+            ):
+                return None
+        for erasure in erasures if self.streams else ():
+            if erasure.type == STREAM and self.log.together(partial(self._end, feed, erasure)):
+                counts[erasure.target.name] += 1
+        return counts if self._erase_keys(feed, erasures, counts) else None
+
+    def _erase_keys(self, feed: str, erasures: Sequence[Erasure], counts: Counter[str]) -> bool:
+        """Erase labels and bounds of ended keys; return False if a key has changed."""
+        now_ms = self.runtime.clock()
+        for key in self.keys.keys(feed):
+            self.rest()
+            if not 0 < key.ended_ms <= now_ms:
+                continue
+            names = [each.target.name for each in erasures if each.is_named(key.bound, key.label)]
+            if names and not self.keys.save(feed, replace(key, label="", bound=NOTHING)):
+                return False
+            counts.update(names)
+        return True
+
+    def _without_error(
+        self,
+        feed: str,
+        consumer: Consumer,
+        erasures: Sequence[Erasure],
+        scrubber: Scrubber,
+        counts: Counter[str],
+    ) -> Consumer:
+        """
+        Return *consumer* without the text of its failure if the text may quote an object.
+
+        Count it for each erasure whose object it names, or whose object could not be written.
+        """
+        failure = consumer.failure
+        if failure is None or not failure.error:
+            return consumer
+        place = parse_cursor(failure.id)
+        line, names = None, set[str]()
+        if isinstance(place, Place):
+            pages = self.log.read(feed, place.page - 1, 1)
+            line = pages[0].at(place.slot) if pages else None
+            names.update(scrubber.scrub_entry(line, (place.page, place.slot))[1] if line else ())
+        names.update(
+            each.target.name for each in erasures if each.is_named(EVERYTHING, failure.error)
+        )
+        counts.update(names)
+        if line is not None and not names:
+            return consumer
+        # Without its entry, the text may quote any object.
+        return replace(consumer, failure=replace(failure, error=""))
+
+    def _end(self, feed: str, erasure: Erasure) -> bool:
+        """Remove the durable stream of *erasure*, unless it has later messages."""
+        assert self.streams is not None
+        stream = self.streams.stream(feed, erasure.object_id)
+        if stream is None or (stream.tail.page, stream.tail.slot) >= erasure.target.until:
+            return False
+        self.streams.remove(feed, erasure.object_id)
         return True
 
     # The archive.
@@ -414,6 +509,8 @@ class Eraser:
                 self._begin(feed, erasure, Phase.DONE, object_id="")
             else:
                 self._begin(feed, erasure, Phase.KEPT, done_ms=self.runtime.clock())
+                if not erasure.has_found:
+                    self.on_nothing(feed, erasure)
         return True
 
     def _end_keeping(self, feed: str, erasures: Sequence[Erasure]) -> bool:

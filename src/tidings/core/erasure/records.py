@@ -9,6 +9,7 @@ moves the record from phase to phase, so that it can resume after a crash.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.consumers.consumer import Parked
+    from tidings.core.model.filters import Filter
     from tidings.core.model.pages import Page
     from tidings.core.state.removed_parents import RemovedParents
     from tidings.core.state.rows import Row
@@ -76,10 +78,11 @@ class Erasure:
     in the current *phase*; in the phase KEPT, it is not 0 if the end was postponed. *through* is
     the last page that followers must have handled before the log is rewritten. *until_ms* is the
     end of the phase KEPT. *entries*, *pages*, *parts*, *parked* and *corrected* count what was
-    changed. *settled_ms* is the time from which no process has pages that it read before the log
-    was rewritten. *done_ms* is the time at which the phase KEPT began, or 0. *final* is True after
-    the phase KEPT, when the job runs through the phases again to erase the entry itself. A write is
-    rejected if the stored *version* has changed in the meantime.
+    changed; *texts* counts errors of workers, ended keys and durable streams. *settled_ms* is the
+    time from which no process has pages that it read before the log was rewritten. *done_ms* is the
+    time at which the phase KEPT began, or 0. *final* is True after the phase KEPT, when the job
+    runs through the phases again to erase the entry itself. A write is rejected if the stored
+    *version* has changed in the meantime.
     """
 
     id: str
@@ -98,6 +101,7 @@ class Erasure:
     pages: int = 0
     parts: int = 0
     parked: int = 0
+    texts: int = 0
     corrected: int = 0
     settled_ms: int = 0
     done_ms: int = 0
@@ -119,6 +123,19 @@ class Erasure:
     def reached(self, phase: Phase) -> bool:
         """Return True if the erasure has reached *phase*, which is KEPT or an earlier phase."""
         return self.final or ORDER.index(self.phase) >= ORDER.index(phase)
+
+    @property
+    def has_found(self) -> bool:
+        """Return True if the job has found data to erase."""
+        return any((self.entries, self.parts, self.parked, self.texts, self.corrected))
+
+    def is_named(self, bound: Filter, text: str = "") -> bool:
+        """Return True if the filter *bound* or *text*, such as a label, names the object."""
+        named = {self.object_id, f"{self.object_id}*", f"{self.type}/{self.object_id}"}
+        in_text = re.search(rf"(?<!\w){re.escape(self.object_id)}(?!\w)", text)
+        return in_text is not None or not named.isdisjoint(
+            (bound.ids or set()) | (bound.parents or set())
+        )
 
     def is_between(self, first: Phase, last: Phase) -> bool:
         """Return True if the erasure is in the phase *first*, *last*, or one between them."""

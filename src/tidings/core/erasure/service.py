@@ -21,7 +21,8 @@ from tidings.core.state.rows import rows_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidings.core.consumers.consumer import ConsumerStore
+    from tidings.core.auth.keys import KeyStore
+    from tidings.core.consumers.consumer import Consumer, ConsumerStore
     from tidings.core.erasure.records import Erasure, ErasureStore, Ledger
     from tidings.core.ingest.write_bounds import ParentBoundCheck
     from tidings.core.log.append import Appender
@@ -93,6 +94,7 @@ class Erasures:
     archives: bool = False
     has_file: bool = False
     rewritten_ms: int = 0
+    keys: KeyStore
     ledger: Ledger | None = None
     recovery_ms: int = 0
 
@@ -242,11 +244,15 @@ class Erasures:
     def _stored(self, erasure: Erasure) -> Sequence[Location]:
         """Return the locations that the job erases."""
         counts = f"{erasure.entries} entries on {erasure.pages} pages"
+        if erasure.reached(Phase.KEPT) and not erasure.has_found:
+            counts += "; nothing was found: check type and id, or the data were erased before"
+        texts = "errors of workers, labels and bounds of ended keys, and names of durable streams"
         found = [
             _step("log", erasure.reached(Phase.PARKED), counts),
             _step("state", True, "the object's row is a tombstone without its data"),
             _step("removed parents", erasure.reached(Phase.PARKED), "of the same pages"),
             _step("parked messages", erasure.reached(Phase.ARCHIVE), f"{erasure.parked} messages"),
+            _step("texts", erasure.reached(Phase.ARCHIVE), f"{erasure.texts} of {texts}"),
         ]
         if erasure.as_parent:
             note = f"{erasure.corrected} objects have lost the parent"
@@ -266,20 +272,36 @@ class Erasures:
         return found
 
     def _others(self, feed: str, erasure: Erasure) -> Sequence[Location]:
+        consumers = self.consumers.consumers(feed)
         behind = sorted(
             consumer.name
-            for consumer in self.consumers.consumers(feed)
+            for consumer in consumers
             if position.rank(consumer.position) < position.rank(erasure.place)
         )
         note = f"not acknowledged by: {', '.join(behind)}" if behind else "all have acknowledged it"
         return [
             Location("named consumers", "pending" if behind else "done", note),
+            self._filters(feed, erasure, consumers),
             Location("copies", "outside", "each copy erases its own data and reports it"),
             Location("tables", "outside", "the lake's job removes the rows from its tables"),
             self._exports(erasure),
             Location("backups", "outside", "backups made before the erasure have the data"),
             *([self._recovery(erasure)] if self.recovery_ms else []),
         ]
+
+    def _filters(self, feed: str, erasure: Erasure, consumers: Sequence[Consumer]) -> Location:
+        if erasure.phase is Phase.DONE:
+            return Location("filters", "outside", "not known, because the id was erased")
+        names = [f"consumer {each.name}" for each in consumers if erasure.is_named(each.filter)]
+        for key in self.keys.keys(feed):
+            if erasure.is_named(key.bound, key.label):
+                names.append(f"key {key.id}")
+        if not names:
+            note = "no filter of a consumer or webhook, and no key, names the object"
+            return Location("filters", "done", note)
+        some = ", ".join(names[: limits.FILTERS_NAMED])
+        note = f"{len(names)} name the object; change or delete consumers, revoke keys: {some}"
+        return Location("filters", "outside", note)
 
     def _recovery(self, erasure: Erasure) -> Location:
         until_ms = erasure.done_ms + self.recovery_ms if erasure.done_ms else 0

@@ -130,7 +130,7 @@ class Filter:
         return [ALL_KEY]
 
 
-EVERYTHING = Filter()
+EVERYTHING, NOTHING = Filter(), Filter(types=frozenset())
 LEAVERS = Filter(types=frozenset(), leave=True)  # this filter matches nothing, see `Pusher`
 
 

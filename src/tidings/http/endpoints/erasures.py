@@ -116,6 +116,7 @@ def erasure_document(erasure: Erasure) -> Document:
         "id": erasure.id,
         "object": {"type": erasure.type, "id": erasure.object_id or None},
         "state": DONE if is_done else ERASED if is_erased else PENDING,
+        "found": erasure.has_found if is_erased else None,
         "by": erasure.by,
         "reason": erasure.reason,
         "parents": erasure.as_parent,

@@ -18,6 +18,7 @@ REPORT: dict[str, Any] = {
     "id": ID,
     "object": {"type": "user", "id": "ann\x1b[2J"},
     "state": "erased",
+    "found": False,
     "by": "key 3k2m9c0q8xw1",
     "reason": "request 7",
     "parents": True,
@@ -64,6 +65,7 @@ def test_an_erasure_is_requested_and_its_report_shown(feed: Answering) -> None:
     lines = done.output.splitlines()
     assert f"id            {ID}" in lines
     assert "object        user/ann\\x1b[2J" in lines
+    assert any(line.startswith("found         nothing: check") for line in lines)
     assert any("erasure entry" in line and "2026-12-11 18:59Z" in line for line in lines)
     assert not any(line.startswith("before") for line in lines)
 

@@ -16,7 +16,10 @@ from tests.fakes import MemoryLedger
 from tests.unit.core.following import caught_up
 from tests.unit.core.scene import FEED, TOMBSTONE_MS, Scene, line, op
 from tidings.core import limits
-from tidings.core.consumers.consumer import Change, Consumer, Parked
+from tidings.core.auth.keys import Key
+from tidings.core.changeagent.changes import Change as Change_
+from tidings.core.changeagent.changes import line_of, tags_of
+from tidings.core.consumers.consumer import Change, Consumer, Failure, Parked
 from tidings.core.erasure.entries import Entry, parse_entry
 from tidings.core.erasure.eraser import Eraser
 from tidings.core.erasure.records import Erasure, Phase
@@ -92,6 +95,8 @@ def everything(scene: Scene) -> str:
             *(f"{each.line} {each.error}" for each in parked),
             *archived(scene),
             *map(repr, scene.erasures.erasures(FEED)),
+            *map(repr, scene.consumers.consumers(FEED)),
+            *map(repr, scene.keys.keys(FEED)),
         ]
     )
 
@@ -124,6 +129,83 @@ def used(scene: Scene) -> list[tuple[int, int]]:
     scene.push()
     scene.archived()
     return [(page.number, slot) for page in scene.log.read(FEED, 0) for slot, _ in page.entries()]
+
+
+CHANGE = "c0ffee"
+
+
+def used_elsewhere(scene: Scene) -> None:
+    """Leave data in a change, in tags, in a worker's error and in an ended key."""
+    change = Change_(f'"{MARKER}"', (PARENT, "kept"))
+    scene.appender.append(FEED, [line_of(change, name=CHANGE, now_ms=scene.now_ms)])
+    page = scene.projected(op("t", tags=[PARENT, "kept"]), secret())
+    failure = Failure(page.id_prefix + "000001", f"cannot write {MARKER}", scene.now_ms)
+    consumer = Consumer(FEED, "failed", failure=failure)
+    assert scene.consumers.write(FEED, "failed", 0, Change(consumer))
+    bound = Filter(ids=frozenset({ENTRY.id}))
+    key = Key("ended", "", frozenset(), bound, label=f"of {ENTRY.id}", revoked_ms=1)
+    assert scene.keys.save(FEED, key)
+    scene.push()
+    scene.archived()
+
+
+def test_every_text_of_the_object_is_erased(scene: Scene) -> None:
+    """Also outside its operations; a change is erased by the type and id that consumers see."""
+    used_elsewhere(scene)
+    found = erase(scene, replace(ENTRY, as_parent=True))
+    assert (found.entries, found.corrected, found.texts) == (3, 1, 2)
+    change = scene.log.read(FEED, 0)[0].lines[0]
+    assert tags_of(change) == ["kept"] and MARKER in change
+    assert json.loads(scene.rows()["video/t"])["tags"] == ["kept"]
+    (failed,) = scene.consumers.consumers(FEED)
+    assert failed.failure is not None and failed.failure.error == ""
+    (key,) = scene.keys.keys(FEED)
+    assert (key.bound.types, key.label, key.revoked_ms) == (frozenset(), "", 1)
+
+    erased = erase(scene, replace(ENTRY, type="change", id=CHANGE))
+    assert (erased.entries, erased.parts, erased.has_found) == (1, 1, True)
+    assert MARKER not in everything(scene)
+    expire(scene)
+    text = everything(scene)
+    assert ENTRY.id not in text and CHANGE not in text
+
+
+@pytest.mark.parametrize(
+    ("slot", "error", "kept"),
+    [
+        (0, "the disk is full", True),  # the entry of another object
+        (0, f"after {ENTRY.id}: the disk is full", False),
+        (1, "no such column", False),
+        (None, "no such column", False),  # it may quote any object
+    ],
+)
+def test_an_error_of_a_worker_is_erased_if_it_may_quote_the_object(
+    scene: Scene, slot: int | None, error: str, kept: bool
+) -> None:
+    """Also if the erasure has found nothing else; it does not count as found then."""
+    page = scene.projected(op("y"), secret())
+    id_ = "" if slot is None else f"{page.id_prefix}{slot:06x}"
+    consumer = Consumer(FEED, "n", failure=Failure(id_, error, scene.now_ms))
+    assert scene.consumers.write(FEED, "n", 0, Change(consumer))
+    erase(scene)
+    (stored,) = scene.consumers.consumers(FEED)
+    assert stored.failure is not None and (stored.failure.error == error) is kept
+
+
+def test_an_erasure_that_finds_nothing_says_so(scene: Scene) -> None:
+    """It is reported once, and stays so when its own entry is erased."""
+    scene.projected(op("y"))
+    said = list[str]()
+    assert scene.host.erasures is not None
+    found = scene.host.erasures.request(FEED, ENTRY)
+    for follow in (scene.project, scene.push, scene.archived):
+        follow()
+    job = replace(eraser(scene), on_nothing=lambda _, erasure: said.append(erasure.id))
+    assert not job.run(FEED, FOREVER)
+    assert said == [found.id]
+    expire(scene)
+    done = record(scene, found.id)
+    assert (done.phase, done.has_found) == (Phase.DONE, False)
 
 
 def test_no_store_has_the_object_any_more(scene: Scene) -> None:
@@ -507,44 +589,54 @@ def calls_of(job: Eraser, act: Callable[[], None]) -> Eraser:
 
             return call
 
-    names = "store", "rewrites", "log", "states", "removed_parents", "consumers", "archive"
+    names = "store", "rewrites", "log", "states", "removed_parents", "consumers", "archive", "keys"
     watched: dict[str, Any] = {name: Watched(getattr(job, name)) for name in names}
     return replace(job, **watched)
 
 
+def is_killed(scene: Scene, left: list[int]) -> bool:
+    """Run the job, and kill it after the number of calls in *left*; return False if it ends."""
+
+    def act() -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+
+    try:
+        calls_of(eraser(scene), act).run(FEED, FOREVER)
+    except Killed:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("as_parent", [False, True])
 def test_a_job_that_is_killed_after_any_call_continues(as_parent: bool) -> None:
-    """The result is the same; only the counts of entries may miss those before the kill."""
-    at = 0
+    """The result is the same, with the counts of entries."""
+    at, entries = 0, set[tuple[int, int]]()
     while True:
         scene, left, at = Scene(), [at], at + 1
         used(scene)
+        used_elsewhere(scene)
         assert scene.host.erasures is not None
         found = scene.host.erasures.request(FEED, replace(ENTRY, as_parent=as_parent))
         for follow in (scene.project, scene.push, scene.archived):
             follow()
 
-        def act(left: list[int] = left) -> None:
-            left[0] -= 1
-            if left[0] < 0:
-                raise Killed
-
-        killed = False
-        try:
-            calls_of(eraser(scene), act).run(FEED, FOREVER)
-        except Killed:
-            killed = True
+        killed = is_killed(scene, left)
         work(scene)
+        erase(scene, replace(ENTRY, type="change", id=CHANGE))
         assert MARKER not in everything(scene)
         assert fold(scene) == scene.rows()
-        assert record(scene, found.id).phase is Phase.KEPT
+        kept = record(scene, found.id)
+        assert kept.phase is Phase.KEPT
+        entries.add((kept.entries, kept.pages))
         expire(scene)
         assert record(scene, found.id).phase is Phase.DONE
         text = everything(scene) if as_parent else everything(scene).replace(PARENT, "")
         assert ENTRY.id not in text
         if not killed:
             break
-    assert at > 30
+    assert at > 30 and len(entries) == 1
 
 
 def test_two_jobs_at_once_do_no_harm(scene: Scene) -> None:

@@ -8,12 +8,14 @@ import pytest
 
 from tests.unit.core.scene import FEED, TOMBSTONE_MS, Scene, op
 from tidings.core import limits
+from tidings.core.auth.keys import Key
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.erasure.entries import Entry, parse_entry
 from tidings.core.erasure.records import Erasure, Phase
 from tidings.core.erasure.service import Erasures, Location
 from tidings.core.errors import Chained, InvalidOperation, KeyReused, Unavailable
 from tidings.core.model.cursors import Place
+from tidings.core.model.filters import Filter
 from tidings.core.model.operations import event_of, is_erasure, parse_line
 
 ENTRY = Entry("video", "x1", "ann", "a test")
@@ -171,6 +173,12 @@ def test_each_location_has_a_status(scene: Scene) -> None:
         consumer = Consumer(FEED, name, position=position)
         assert scene.consumers.write(FEED, name, 0, Change(consumer))
 
+    named = Filter(ids=frozenset({"a*", f"{ENTRY.id}*"}))
+    assert scene.consumers.write(FEED, "index", 0, Change(Consumer(FEED, "index", filter=named)))
+    assert scene.keys.save(FEED, Key("k1", "", frozenset(), label=f"portal of {ENTRY.id}."))
+    assert scene.keys.save(FEED, Key("k2", "", frozenset(), label=f"{ENTRY.id}0"))
+    at_end = replace(erasure, phase=Phase.KEPT)
+
     def found(phase: Phase, **changed: bool) -> dict[str, str]:
         at = replace(erasure, phase=phase, **changed)  # type: ignore[arg-type]
         return {each.name: each.status for each in service(scene).locations(FEED, at)}
@@ -179,7 +187,10 @@ def test_each_location_has_a_status(scene: Scene) -> None:
     assert {begun[name] for name in ("log", "archive", "parents", "erasure entry")} == {"pending"}
     assert begun["backups"] == begun["copies"] == "outside"
     notes = {each.name: each.note for each in service(scene).locations(FEED, erasure)}
-    assert notes["named consumers"] == "not acknowledged by: late, new"
+    assert notes["named consumers"] == "not acknowledged by: index, late, new"
+    notes = {each.name: each.note for each in service(scene).locations(FEED, at_end)}
+    assert "nothing was found" in notes["log"]
+    assert notes["filters"].endswith(": consumer index, key k1")
     kept = found(Phase.KEPT)
     assert [name for name, status in kept.items() if status == "pending"] == [
         "erasure entry",
