@@ -233,7 +233,7 @@ async def _killed_again_and_again(folder: Path) -> int:
     for runs in count():
         async with hosted(folder / "feed.db", folder) as (host, _):
             store = _Killing(host.stores.erasures, saves=4)
-            vars(host)["eraser"] = replace(host.eraser, store=store)  # type: ignore[arg-type]
+            vars(host)["eraser"] = replace(host.eraser, store=store)
             if not runs:
                 await asyncio.to_thread(use_every_place, host)
             while not store.ended.is_set():

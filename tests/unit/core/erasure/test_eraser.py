@@ -474,7 +474,7 @@ def work_of(erasures: int, lines: int, name: str, *, as_parent: bool) -> int:
     for _ in range(3):
         for follow in (scene.project, scene.push, scene.archived):
             follow()
-        calls += calls_in(partial(replace(eraser(scene), log=log).run, FEED, FOREVER))  # type: ignore[arg-type]
+        calls += calls_in(partial(replace(eraser(scene), log=log).run, FEED, FOREVER))
     done = scene.erasures.erasures(FEED)
     assert {each.phase for each in done} == {Phase.KEPT}
     assert sum(each.corrected for each in done) == as_parent  # the others are erased themselves
