@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from tests.compat.oplog.feed import Feed, op
 from tests.compat.oplog.wire import until
 from tests.unit.admin.cloudformation import describing
+from tests.unit.sync.engines import synced_by_both
 from tests.unit.sync.feeds import at, log_operations
 from tests.unit.sync.lines import line, written
 from tidings.aws.dynamodb import profiles
@@ -45,7 +46,7 @@ class Synced:
         return self.run(written(self.folder / "dump.json", lines), *options.split())
 
     def run(self, dump: object, *options: str, stdin: bytes = b"") -> Result:
-        """Run in this process, by Spark with the existing session."""
+        """Run in this process; Spark uses the existing session."""
         words = ["sync", str(dump), *self.where, "--engine", self.engine, *options]
         return CliRunner().invoke(main, words, input=stdin)
 
@@ -65,13 +66,15 @@ class Synced:
         return [f"{event} {operation.id}" for event, operation in self.log_operations()]
 
 
-@pytest.fixture(params=[pytest.param("spark", marks=pytest.mark.spark), "sail"])
+@pytest.fixture
 def synced(request: pytest.FixtureRequest, twin: Twin, tmp_path: Path, feed: str) -> Synced:
-    if request.param == "spark":
+    engine = getattr(request, "param", "sail")
+    if engine == "spark":
         request.getfixturevalue("spark")
-    return Synced(twin, tmp_path, feed, request.param)
+    return Synced(twin, tmp_path, feed, engine)
 
 
+@synced_by_both
 def test_O66_O67_O70_O73_a_feed_is_made_to_agree(synced: Synced) -> None:
     """
     Creates, then updates, then deletes, each object once and with its own data; a report. A created

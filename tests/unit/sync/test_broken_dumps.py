@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.unit.sync.engines import on_both
 from tests.unit.sync.lines import line
 from tests.unit.sync.test_diff import ALL, Rows, planned
 from tidings.core.model.operations import data_of
@@ -46,6 +47,7 @@ LONG = {
 }  # fmt: skip
 
 
+@on_both
 def test_lines_that_are_not_utf8(session: SparkSession, tmp_path: Path) -> None:
     """
     Each is reported with its line and its byte, counted, and skipped if that many bad lines are
@@ -67,6 +69,7 @@ def test_lines_that_are_not_utf8(session: SparkSession, tmp_path: Path) -> None:
     assert (summary.lines, summary.bad_lines) == (2, len(INVALID))
 
 
+@on_both
 def test_files_of_another_format(session: SparkSession, tmp_path: Path) -> None:
     """The first line says which format it is, whatever the file is called."""
     paths = [tmp_path / str(number) for number in range(len(FORMATS))]
@@ -78,6 +81,7 @@ def test_files_of_another_format(session: SparkSession, tmp_path: Path) -> None:
         assert str(caught.value.first[0]) == f"{path}:1: must be UTF-8, but is not ({name})"
 
 
+@on_both
 def test_gzip_data_that_are_cut_off(session: SparkSession, tmp_path: Path) -> None:
     """In the second of two members, or in its header: the file and the line are named."""
     one, two = gzip.compress(b"\n".join(GOOD) + b"\n"), gzip.compress(b"\n".join(GOOD))
@@ -100,6 +104,7 @@ def test_gzip_data_that_are_cut_off(session: SparkSession, tmp_path: Path) -> No
         _job(session, tmp_path).make_plan([str(broken)], Rows([]), through=7)
 
 
+@on_both
 def test_numbers_keep_their_digits(session: SparkSession, tmp_path: Path) -> None:
     """Large integers, thirty decimals and tiny numbers, by Spark's own patterns or the core."""
     dump = [line(name, 1)[:-1] + f',"data":{text}}}'.encode() for name, text in LONG.items()]
@@ -108,6 +113,7 @@ def test_numbers_keep_their_digits(session: SparkSession, tmp_path: Path) -> Non
     assert data == {f"video/{name}": text for name, text in LONG.items()}
 
 
+@on_both
 def test_a_file_named_zst(session: SparkSession, tmp_path: Path) -> None:
     """It is named with the reason, whether an engine tries to read it or not."""
     path = tmp_path / "dump.zst"

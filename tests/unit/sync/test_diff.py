@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.unit.core.sync.reconcile import reconcile
+from tests.unit.sync.engines import on_both
 from tests.unit.sync.lines import line, row, written
 from tidings.core.model.operations import EVENTS, event_of, parse_line
 from tidings.core.state.rows import Row
@@ -95,6 +96,7 @@ BOUNDARY: Sequence[tuple[str, float | None, str, float | None, str]] = [
 ]
 
 
+@on_both
 def test_O66_O67_the_boundary_table(session: SparkSession, tmp_path: Path) -> None:
     """Every case of the rules at once, each object's name saying which."""
     dump = [line("newest", 9)]
@@ -233,6 +235,7 @@ def test_end_lines_add_up(session: SparkSession, tmp_path: Path) -> None:
     assert str(caught.value.first[0]).startswith(f"{tmp_path}/dump:4: must be JSON")
 
 
+@on_both
 def test_O72_lines_leak_nothing_into_each_other(session: SparkSession, tmp_path: Path) -> None:
     """Each object has its own parents, and a key that a line lacks stays lacking."""
     dump = [line("a", 1, parents=["p1"]), line("b", 1, parents=["p2"])]
@@ -297,6 +300,7 @@ def _said(each: Row) -> tuple[bool, str, object]:
     return each.deleted, moment_of(each.line), parse_line(each.line).parents
 
 
+@on_both
 def test_O71_many_objects_end_as_the_rules_say(session: SparkSession, tmp_path: Path) -> None:
     """
     The real job gives the result of the core in six hundred cases at once; a second plan is empty.

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
 
+from tests.unit.sync.engines import on_both
 from tests.unit.sync.lines import line, written
 from tidings.core.errors import Rejected
 from tidings.core.sync.dumps import Described, read_line
@@ -111,6 +112,7 @@ def said(text: bytes) -> tuple[str, str] | None:
     return (found.key, found.moment) if isinstance(found, Described) else None
 
 
+@on_both
 def test_what_spark_recognises_is_what_the_core_says(session: SparkSession, tmp_path: Path) -> None:
     """
     Spark finds the same key and time as the core in thousands of valid and invalid lines, or leaves
@@ -136,6 +138,7 @@ def test_what_spark_recognises_is_what_the_core_says(session: SparkSession, tmp_
 KEYS = ("type", "id", "timestamp", "parents")
 
 
+@on_both
 @pytest.mark.parametrize("first", KEYS)
 def test_lines_of_one_order_are_what_the_core_says(
     session: SparkSession, tmp_path: Path, first: str
@@ -163,6 +166,7 @@ def test_lines_of_one_order_are_what_the_core_says(
     assert sum(each["key"] is not None for each in with_data) > 20
 
 
+@on_both
 def test_ordinary_lines_do_not_wait_for_python(session: SparkSession, tmp_path: Path) -> None:
     """The lines of oplog's producers are recognised with any order of keys."""
     texts = [
@@ -177,6 +181,7 @@ def test_ordinary_lines_do_not_wait_for_python(session: SparkSession, tmp_path: 
     assert found[2]["moment"] == "2026-01-01T00:00:00.123"
 
 
+@on_both
 def test_the_last_line_of_an_object_counts(session: SparkSession, tmp_path: Path) -> None:
     """In a file, over splits of a file, and over files by their names."""
     one = written(tmp_path / "1", [line(f"x{n % 700}", n % 60) for n in range(2000)])
@@ -196,6 +201,7 @@ def test_the_last_line_of_an_object_counts(session: SparkSession, tmp_path: Path
     assert {each["key"]: bytes(each["text"]) for each in found} == expected
 
 
+@on_both
 def test_a_bad_line_is_named_by_file_and_number(session: SparkSession, tmp_path: Path) -> None:
     """This includes a late line of a file that is read in splits, and a gzipped file."""
     texts = [line(f"x{n}", 1) for n in range(1000)]
@@ -218,6 +224,7 @@ def test_a_bad_line_is_named_by_file_and_number(session: SparkSession, tmp_path:
     ]
 
 
+@on_both
 def test_the_last_line_needs_no_line_feed(session: SparkSession, tmp_path: Path) -> None:
     """A final line feed begins no further line; a byte order mark is not part of the text."""
     texts = [b"", b"\n", b"one", b"\xef\xbb\xbfone\r\n\ntwo", b"one\n" * 2, b"x" * 9_000_000]

@@ -1,0 +1,10 @@
+"""Which tests of syncs run on both engines; the others run on Sail alone (ADR 59)."""
+
+from __future__ import annotations
+
+import pytest
+
+_EACH = (pytest.param("spark", marks=pytest.mark.spark), "sail")
+
+on_both = pytest.mark.parametrize("session", _EACH, indirect=True)
+synced_by_both = pytest.mark.parametrize("synced", _EACH, indirect=True)
