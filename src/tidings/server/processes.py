@@ -41,8 +41,15 @@ class Problem(Exception):
 
 
 class PortBusy(Problem):
-    def __init__(self, host: str, port: int, reason: str) -> None:
-        super().__init__(f"cannot listen on {host}:{port} ({reason}); choose another with --port")
+    def __init__(self, host: str, port: int, error: OSError | UnicodeError) -> None:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        if getattr(error, "errno", 0) in (errno.EADDRINUSE, errno.EACCES):
+            super().__init__(
+                f"cannot listen on {host}:{port} ({reason}); choose another with --port"
+            )
+        else:
+            rule = "must be an address of this machine, or a name of one"
+            super().__init__(f"--host {host!r}: {rule} ({reason})")
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
@@ -72,10 +79,10 @@ def listen(host: str, port: int) -> list[socket.socket]:
                 port = listeners[0].getsockname()[1]
         if missing is not None and not listeners:
             raise missing
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a name may not be one of DNS
         for listener in listeners:
             listener.close()
-        raise PortBusy(host, port, (error.strerror or str(error)).lower()) from None
+        raise PortBusy(host, port, error) from None
     return listeners
 
 

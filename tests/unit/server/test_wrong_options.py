@@ -31,8 +31,11 @@ WRONG: Sequence[tuple[str, str, str]] = (
     ("--port 99999", "--port", "0<=x<=65535"),
     ("--port -1", "--port", "0<=x<=65535"),
     ("--port http", "--port", "not a valid integer"),
-    ("--host nowhere.invalid", "nowhere.invalid", "cannot listen"),
-    ("--host 203.0.113.9", "203.0.113.9", "cannot listen"),
+    ("--host nowhere.invalid", "--host 'nowhere.invalid'", "an address of this machine"),
+    ("--host 203.0.113.9", "--host '203.0.113.9'", "an address of this machine"),
+    ("--host 127.0.0.1:80", "--host '127.0.0.1:80'", "an address of this machine"),
+    ("--host a..b", "--host 'a..b'", "an address of this machine"),
+    ("--host a\nb", r"--host 'a\nb'", "an address of this machine"),
     ("--proxy nix", "--proxy", "'nix' does not appear to be an IPv4 or IPv6 network"),
     ("--allow-origin nix", "--allow-origin='nix'", "SCHEME://HOST"),
     ("--allow-origin https://page.example/", "--allow-origin", "SCHEME://HOST"),
@@ -169,7 +172,7 @@ def answers(folder: Path) -> Mapping[tuple[str, str], tuple[int, str]]:
     cases = [(text, "") for text, *_ in WRONG] + [(name, text) for name, text, _ in VARIABLES]
     wanted = []
     for number, (first, second) in enumerate(cases):
-        given = first.replace("TMP", str(folder)).split() if not second else []
+        given = first.replace("TMP", str(folder)).split(" ") if not second else []
         data = [] if "--data" in given else ["--data", str(folder / f"data{number}")]
         place = [] if "--port" in given else ["--port", "0"]
         wanted.append(([*place, *data, *given], {first: second, **EXPORTING} if second else {}))
