@@ -218,7 +218,7 @@ def serve(settings: tuple[str, ...], verbose: bool, log_format: str, **options: 
             "serve",
             serving.Options(settings=pairs(settings), environment=os.environ, **options),
         )
-    except (Problem, Unavailable) as problem:
+    except (Problem, Unavailable, OSError) as problem:  # an OSError names its file
         logs.report_problem(log_format, "tidings serve", problem)
         sys.exit(1)
 

@@ -293,6 +293,11 @@ def find_packed(here: Path, name: str) -> Path | None:
     return None
 
 
+async def is_repository(folder: Path) -> bool:
+    child = await start(["git", "-C", str(folder), "rev-parse"], output=asyncio.subprocess.DEVNULL)
+    return await child.wait() == 0
+
+
 async def start_demo(repository: Path | None, url: str, output: IO[bytes] | int) -> Child:
     """
     Start a child process that posts the history of *repository* to *url*.

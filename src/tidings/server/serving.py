@@ -104,8 +104,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     """
     limit_ms = _prepare(options)
     change, proxies = feed_options.profile_change(options), networks(options.proxies)
-    if options.tls_cert and options.tls_key:
-        http_server.check_certificate(options.tls_cert, options.tls_key)
+    await _check_files(options)
     async with contextlib.AsyncExitStack() as stack:
         listeners = await asyncio.to_thread(_listen, options)
         for listener in listeners:
@@ -134,6 +133,19 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         loop_guard.watch(asyncio.get_running_loop(), limit_ms)
         ready(*urls)
         await stopped.wait()
+
+
+async def _check_files(options: Options) -> None:
+    """
+    Check the content of the files and folders that the server only reads.
+
+    Raises:
+        Problem: an option names another kind of file.
+    """
+    if options.tls_cert and options.tls_key:
+        http_server.check_certificate(options.tls_cert, options.tls_key)
+    if options.demo_repo and not await processes.is_repository(options.demo_repo):
+        raise Problem(f"--demo-repo {options.demo_repo}: must be a git repository")
 
 
 def _apply(host: Host, change: feed_options.Change) -> None:

@@ -20,7 +20,7 @@ from tests.certificates import write_authority
 from tidings.client.cli.main import main
 from tidings.server import serving
 from tidings.server.command import serve
-from tidings.server.running import Server
+from tidings.server.running import NotReady, Server
 from tidings.server.sqlite.database import MIGRATIONS, CannotOpen, Database
 
 TEXT = "some words\nin two lines\n"
@@ -49,6 +49,7 @@ WRONG: Sequence[tuple[str, str, str]] = (
     ("--resource vm:nic --max-age 1", "--max-age", "x>=60"),
     ("--log-format xml", "--log-format", "is not one of"),
     ("--demo-repo TMP/missing", "--demo-repo", "does not exist"),
+    ("--demo-repo TMP", "--demo-repo TMP", "must be a git repository"),
     ("--chain-from nix", "--chain-from", "must be https://HOST/feeds/NAME"),
     ("--chain main", "--chain", "must be FEED=URL"),
     ("--chain a=nix", "--chain", "must be https://HOST/feeds/NAME"),
@@ -249,6 +250,20 @@ def test_a_database_of_another_program_is_left_as_it_is(tmp_path: Path, statemen
         Database(file)
 
     assert (file.read_bytes(), [*tmp_path.iterdir()]) == (before, [file])
+
+
+@pytest.mark.parametrize("name", ["feed.db", "feed.db.heads", "erasures", "operator.sock"])
+def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path, name: str) -> None:
+    """Or a file in place of the folder `erasures`; no traceback."""
+    with Server(data=tmp_path / "data"):
+        pass
+    (tmp_path / "data" / name).unlink(missing_ok=True)
+    place = tmp_path / "data" / name
+    place.touch() if name == "erasures" else place.mkdir()
+    with pytest.raises(NotReady, match=rf"^tidings serve: .*data/{name}") as refused:
+        Server(data=tmp_path / "data").start()
+
+    assert len(str(refused.value).splitlines()) == 1
 
 
 def test_a_deep_data_folder_is_served_and_operated(tmp_path: Path) -> None:
