@@ -12,7 +12,7 @@ from tidings.aws.config import deployment
 from tidings.aws.config.settings import SETTINGS
 
 _ROOT = Path(__file__).parent.parent
-_RUNS, _RUNS_MAX = 10, 25  # the minimum of 10 runs suffices on a quiet machine
+_RUNS, _RUNS_MAX = 5, 25  # the minimum of 5 runs suffices on a quiet machine
 _TARGET = 1.3
 _PROGRAM = """
 import sys, time

@@ -47,6 +47,9 @@ FIRST = (
 # Files of long tests that share nothing: any worker runs each of their tests.
 APART = frozenset({"tests/simulation/test_mutations.py"})
 
+# The suite of the protocol makes a host for each of its targets, which are its parameters.
+_TARGET = re.compile(r"^tests/conformance/test_conformance\.py::test_law\[\w+")
+
 # Many small files, which fill what is left.
 LAST = ("tests/functions", "tests/style", "tests/unit/core")
 
@@ -67,7 +70,12 @@ def folders_of(nodeid: str) -> Sequence[str]:
 
 
 def group_of(nodeid: str) -> str:
-    """Return what one worker runs from beginning to end: a folder, a file, or a test of `APART`."""
+    """
+    Return what one worker runs from beginning to end: a folder, a file, a target of the suite of
+    the protocol, or a test of `APART`.
+    """
+    if target := _TARGET.match(nodeid):
+        return target[0]
     file = nodeid.partition("::")[0]
     shared = (folder for folder in folders_of(nodeid) if folder in TOGETHER)
     return next(shared, nodeid if file in APART else file)

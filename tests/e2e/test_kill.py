@@ -56,7 +56,7 @@ class Load:
 @pytest.mark.parametrize(
     ("name", "load"),
     [
-        pytest.param("server", Load(20, producers=8, consumers=2), id="server"),
+        pytest.param("server", Load(10, producers=8, consumers=2), id="server"),
         pytest.param("twin", Load(4), id="twin", marks=pytest.mark.java),
     ],
 )

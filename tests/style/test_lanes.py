@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import lanes
+from tests.scheduling import group_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,6 +67,14 @@ def test_a_lane_collects_the_files_that_may_have_its_tests(tmp_path: Path) -> No
         assert [name for name in paths if not lanes.is_outside(paths[name], lane)] == [has]
         assert [name for name in paths if not lanes.is_lost(paths[name], lane)] == [has]
     assert not any(lanes.is_lost(path, lanes.FAST) for path in paths.values())
+
+
+def test_two_workers_run_the_suite_of_the_protocol_against_two_hosts() -> None:
+    """Each host is started once, and no test of it runs elsewhere."""
+    suite = "tests/conformance/test_conformance.py::test_law"
+    ids = [f"{suite}[{name}]" for name in ("twin-12.1-sse", "twin-8.1-ws", "lanes-8.1-ws")]
+
+    assert [group_of(each) for each in ids] == [f"{suite}[twin", f"{suite}[twin", f"{suite}[lanes"]
 
 
 def test_tests_of_what_lambda_runs_run_once() -> None:
