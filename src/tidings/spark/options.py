@@ -34,6 +34,14 @@ class WrongColumn(SparkError):
     """A column is unknown, missing, or has another type."""
 
 
+class NotSpark(SparkError):
+    def __init__(self) -> None:
+        super().__init__(
+            "the data source tidings needs Apache Spark: Sail reads a stream as one batch, without"
+            " a checkpoint"
+        )
+
+
 class Gone(SparkError):
     """Pages to be read no longer exist."""
 

@@ -4,11 +4,19 @@ The data source `tidings`, which Spark looks up by name, and its readers.
 A batch read returns the log or the state as of the time of planning. A stream first returns a copy
 of the state in several batches, if requested, and then the log in bounded batches.
 
-Spark 4.0 requests the end of a batch (`latestOffset`) without its start. But Spark plans every
-batch (`partitions`) before it requests the end of the next one, and after a restart it first plans
-an empty batch at the last offset. So the next batch starts at the end of the last planned batch.
+The content of a batch follows from its two offsets alone, because each offset also has the place
+where its stream began. Spark calls, as traced with 4.1 for every trigger (e is the logged end of
+the last batch, s its start, i the initial offset):
 
-With `availableNow`, Spark 4.0 reads only one batch from a Python source, and it supports no metrics
+    first start                  latestOffset, initialOffset, partitions(i, e)
+    after a failed first batch   partitions(e, e), initialOffset, partitions(i, e)
+    after another failed batch   partitions(e, e), partitions(s, e)
+    after a completed batch      partitions(e, e), latestOffset, partitions(e, e2)
+
+Spark 4.1 requests the end of a batch without its start, so the reader keeps the end of the batch
+that was planned last. Spark 4.2 passes the start.
+
+With `availableNow`, Spark 4.1 reads only one batch from a Python source, and it supports no metrics
 of Python sources. So `drain` reads all batches, and `lag` measures the lag. Both use the offsets of
 the query's batches.
 """
@@ -54,6 +62,7 @@ from tidings.spark.options import (
     Gone,
     Lagging,
     Log,
+    NotSpark,
     Offset,
     Options,
     Rows,
@@ -229,14 +238,19 @@ class StreamReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, str]:
         """
-        Return the initial offset.
+        Return the place where the stream began.
 
-        Spark may call this several times, and `start=now` must give the same offset each time.
+        Take this place from the logged end of the first batch if that batch failed. Before that,
+        `start=now` must give the same place at each call.
         """
-        return self._current_offset().as_json()
+        begun = self._current_offset().begun
+        return Offset(begun, begun).as_json()
 
-    def latestOffset(self) -> dict[str, str]:
-        current = self._current_offset()
+    def latestOffset(
+        self, start: dict[str, str] | None = None, limit: object = None
+    ) -> dict[str, str]:
+        """Return the end of the next batch; *start* is its start, which Spark passes since 4.2."""
+        current = self._current_offset() if start is None else offset_from(start)
         return replace(current, at=self._next(current.at)).as_json()
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
@@ -391,6 +405,8 @@ class TidingsSource(DataSource):
         return StreamWriter(self._options, schema, overwrite=overwrite)
 
     def _work(self, backend: Backend, schema: StructType) -> Work:
+        if not isinstance(schema, StructType):  # Sail passes a schema of Arrow
+            raise NotSpark
         return Work(backend, tuple(columns.check_schema(schema)), self._options.wanted)
 
 

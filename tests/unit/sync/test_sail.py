@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from tests.unit.sync.lines import line, written
 from tidings.client.cli.main import main
 from tidings.server.running import Server
+from tidings.spark.reader import TidingsSource
 from tidings.sync import engine as engines
 from tidings.sync import sail, spark_session
 from tidings.sync.job import parse_types
@@ -121,3 +122,12 @@ def test_types_are_a_list_or_a_json_array() -> None:
 def test_possessive_groups_become_atomic(pattern: str, atomic: str) -> None:
     """Python 3.11.2 matches `["a",]` with the possessive form of the first pattern."""
     assert sail._atomic(pattern) == atomic
+
+
+def test_the_data_source_is_refused() -> None:
+    """Sail would read a stream as one batch, without a checkpoint."""
+    with sail.session() as session:
+        session.dataSource.register(TidingsSource)
+        stream = session.readStream.format("tidings").option("url", "http://127.0.0.1:1").load()
+        with pytest.raises(spark_session.SPARK_ERRORS, match="needs Apache Spark"):
+            stream.writeStream.format("console").start()
