@@ -489,7 +489,7 @@ MUTATIONS = (
 
 # For each kind of world the one that most seeds notice: `make test` runs these, `make sim` all.
 OF_EACH_WORLD = tuple(
-    {each.plan: each for each in sorted(MUTATIONS, key=lambda each: -each.first)}.values()
+    {each.plan: each for each in reversed(sorted(MUTATIONS, key=lambda each: each.first))}.values()
 )
 
 
