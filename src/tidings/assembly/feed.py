@@ -991,6 +991,7 @@ class Assembly:
             counters=self.stores.counters,
             reader=self._reader(without_retries) if without_retries else self.reader,
             feeds=self.directory,
+            configured=self.settings.feeds,
             archives=self.stores.archive is not None,
             sources=self.copies,
             lanes=self.lanes.count,

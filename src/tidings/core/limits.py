@@ -342,6 +342,12 @@ STREAM_CURSOR_DIGITS_MAX = 15  # digits of a cursor that a client returns; real 
 # --- connections of a server -----------------------------------------------------------------
 HEAD_BYTES_MAX = 64 * 1024  # size of a head (request line and fields); browsers send a few KB
 HEAD_FIELDS_MAX = 256  # fields of a head, or of trailers; a browser and three proxies send fifty
+QUERY_FIELDS_MAX = (
+    256  # fields of a query; a request has ten, and each takes 2 us of the event loop
+)
+LIST_MEMBERS_MAX = (
+    64  # members of `Accept` that count, and commas of a handshake; browsers send ten
+)
 HEAD_S = 10.0  # time for a head or a TLS handshake, which takes seconds on the worst network
 KEEP_ALIVE_S = 75.0  # an idle connection is closed after this; proxies reuse connections for 60 s
 STALL_S = 20.0  # a client that does not read for this time is disconnected, and can resume

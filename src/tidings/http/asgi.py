@@ -189,10 +189,10 @@ def below(scope: Message, prefix: str) -> Message:
 
 def join_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the headers by name; join repeated headers with commas, as API Gateway does."""
-    values: dict[str, str] = {}
+    values: dict[str, list[str]] = {}
     for name, value in pairs:
-        values[name] = f"{values[name]},{value}" if name in values else value
-    return values
+        values.setdefault(name, []).append(value)
+    return {name: ",".join(each) for name, each in values.items()}
 
 
 @dataclass(slots=True)

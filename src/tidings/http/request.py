@@ -228,10 +228,11 @@ def _weights(accept: str) -> dict[str, float]:
     """
     Return the weight of each media range or encoding.
 
-    Parameters are ignored. If a name is repeated, its first weight counts.
+    Parameters are ignored. If a name is repeated, its first weight counts. Members after
+    `limits.LIST_MEMBERS_MAX` are ignored, because any client can send thousands.
     """
     weights: dict[str, float] = {}
-    for part in accept.split(","):
+    for part in accept.split(",", limits.LIST_MEMBERS_MAX)[: limits.LIST_MEMBERS_MAX]:
         name = part.partition(";")[0].strip().lower()
         weight = _WEIGHT.search(part)
         weights.setdefault(name, min(1.0, float(weight[1])) if weight else 1.0)

@@ -231,7 +231,7 @@ class Connection:
             self._timer = self._loop.call_at(self._cut.when(), self.finish)
             return
         self._transport.close()
-        self._timer = self._loop.call_later(self.bounds.close_s, self.abort)
+        self._timer = self._loop.call_later(self.bounds.close_s, self._reset)
 
     def on_closed(self) -> None:
         """Cancel all timers, because the connection is closed."""
@@ -259,7 +259,7 @@ class Connection:
         if self._unread() < size:
             self.on_full()
         else:
-            self.abort()
+            self._reset()
 
     def cut_after(self, seconds: float) -> None:
         """Reset the connection after *seconds* unless the client has received everything."""
@@ -269,10 +269,16 @@ class Connection:
     def _cut_unread(self) -> None:
         self._cut = None
         if self._unread():
-            connection = self._transport.get_extra_info("socket")
-            # Discard the data in the kernel, which would otherwise continue to send it.
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.abort()
+            self._reset()
+
+    def _reset(self) -> None:
+        """Abort the connection, and discard the data in the kernel, which would still send it."""
+        connection = self._transport.get_extra_info("socket")
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                linger = struct.pack("ii", 1, 0)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.abort()
 
     def _unread(self) -> int:
         """Return how many bytes the client's machine has not acknowledged yet."""
@@ -575,6 +581,10 @@ class HttpProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             if self._active is not None and self._should_upgrade():
                 raise self._rejection(400, "a WebSocket needs a connection without other requests")
+            if sum(value.count(b",") for _, value in self.headers) > limits.HEAD_FIELDS_MAX:
+                # The library of WebSockets parses lists in Python.
+                rule = f"the head of a WebSocket holds at most {limits.HEAD_FIELDS_MAX} commas"
+                raise self._rejection(431, rule)
             self.url = path + b"?" + query if query else path
             return
         scope["raw_path"], scope["query_string"] = path, query
@@ -607,6 +617,9 @@ class HttpProtocol(HttpToolsProtocol):
             host = host if url.port is None else b"%b:%d" % (host, url.port)
             self.headers[:] = [each for each in self.headers if each[0] != b"host"]
             self.headers.append((b"host", host))
+        if url.query and url.query.count(b"&") >= limits.QUERY_FIELDS_MAX:
+            rule = f"a query holds at most {limits.QUERY_FIELDS_MAX} fields"
+            raise self._rejection(431, rule)
         path = url.path or (b"/" if url.host is not None else b"")
         if not path.startswith(b"/"):
             raise self._rejection(400, "the request target is not a path")

@@ -23,6 +23,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from tidings.core.auth.origins import check_host, check_page
+from tidings.core.errors import InvalidKey
 from tidings.http.asgi import Message, headers_of
 from tidings.server.http_protocol import (
     Admission,
@@ -76,8 +77,13 @@ class HostCheck:
 
         Raises:
             UnknownHost, ForeignOrigin: see `check_host` and `check_page`.
+            InvalidKey: `Idempotency-Key` is repeated, so it is unclear which key counts.
         """
         headers = headers_of(scope)
+        if len(headers) < len(scope["headers"]):
+            names = [name for name, _ in scope["headers"]]
+            if names.count(b"idempotency-key") > 1:
+                raise InvalidKey("must be given once", field="Idempotency-Key")
         host = headers.get("host", "")
         if host not in self._known:
             check_host(headers, self.hosts)

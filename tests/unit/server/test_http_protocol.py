@@ -7,6 +7,7 @@ import contextlib
 import logging
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -215,6 +216,11 @@ async def until(condition: Callable[[], object]) -> None:
         (GET + b"x-a: " + b"a" * (4 * limits.HEAD_BYTES_MAX), 431),
         (GET + b"a" * (4 * limits.HEAD_BYTES_MAX), 431),
         (b"\r\n" * limits.HEAD_BYTES_MAX, 431),
+        (b"GET /x?" + b"&a" * limits.QUERY_FIELDS_MAX + b" HTTP/1.1\r\nHost: h\r\n\r\n", 431),
+        (
+            SOCKET + b"Sec-WebSocket-Protocol: " + b"a," * limits.HEAD_FIELDS_MAX + b",a\r\n\r\n",
+            431,
+        ),
         (SOCKET + b"x-a: " + b"a" * limits.HEAD_BYTES_MAX + b"\r\n\r\n", 431),
         (GET[:-9] + b"\r\n", 400),
         (GET + b"Host: h\r\n\r\n", 400),
@@ -608,6 +614,30 @@ def test_a_client_that_reads_nothing_is_cut(path: bytes, scheme: str) -> None:
         await until(lambda: app.ended)
 
     play(scene, quick)
+
+
+def test_the_kernel_discards_what_a_cut_client_has_not_read() -> None:
+    """It would keep megabytes for each such client, and send them for minutes."""
+
+    async def scene() -> bytes:
+        ends = socket.socketpair()
+        quick = RequestLimits(100, LONG_S, LONG_S, SHORT_S, LONG_S, LONG_S)
+        transport = SimpleNamespace(
+            abort=ends[0].close,
+            pause_reading=None,
+            resume_reading=None,
+            get_extra_info=lambda _: ends[0],
+            get_write_buffer_size=lambda: 1,
+        )
+        connection = Connection(transport, Admission(quick), lambda: False)
+        with ends[1]:
+            duplicate = ends[0].dup()
+            connection.on_full()
+            await until(lambda: ends[0].fileno() < 0)
+            with duplicate:
+                return duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
+
+    assert asyncio.run(scene()) == struct.pack("ii", 1, 0)
 
 
 def test_a_client_that_reads_slowly_is_not_cut() -> None:

@@ -57,6 +57,25 @@ def test_a_strangers_page_is_refused(
     assert post(server, headers).status_code == status
 
 
+def test_a_repeated_idempotency_key_is_refused(server: Server) -> None:
+    """Neither key is used, also if both are the same."""
+    for keys in ("ab", "aa"):
+        headers = [("idempotency-key", key) for key in keys]
+        answer = httpx.post(server.url, json=OPERATION, headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (
+            400,
+            "invalid_idempotency_key",
+        )
+    assert post(server, {"idempotency-key": "a"}).status_code == 204
+
+
+def test_a_status_names_only_the_feeds_of_the_configuration(server: Server) -> None:
+    """It needs no credential; the list of feeds does."""
+    assert httpx.put(f"{server.url}feeds/secret").status_code == 201
+    report = httpx.get(f"{server.url}status").json()
+    assert report.get("feeds") == ["main", "other"], report
+
+
 def test_a_strangers_page_is_refused_in_the_form_of_the_path(server: Server) -> None:
     """An error on a path of changeagent is a text (PROTOCOL 12.8)."""
     for path in ("/changes", "/feeds/main/changes"):

@@ -19,7 +19,7 @@ from tidings.core.model.feeds import one_lane, public_name
 from tidings.core.model.timestamps import from_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from tidings.core.counters import Counters, LogCounter, Totals
     from tidings.core.followers.leases import FollowerStore, Lease
@@ -104,9 +104,10 @@ class Reporter:
     """
     The status service. Reports are cached for `limits.STATUS_AGE_MS`.
 
-    *sources* are the upstreams of chained feeds. *lanes* returns the number of push lanes of a
-    feed, *lost* the ranges of pages that restores of the feed lost, and *condition* the status of
-    the relay of a chained feed.
+    A report names only the *configured* feeds, because it needs no credential. *sources* are the
+    upstreams of chained feeds. *lanes* returns the number of push lanes of a feed, *lost* the
+    ranges of pages that restores of the feed lost, and *condition* the status of the relay of a
+    chained feed.
     """
 
     log: LogStore
@@ -114,6 +115,7 @@ class Reporter:
     counters: Counters
     reader: Reader
     feeds: FeedNames
+    configured: Collection[str] = ()
     archives: bool = False
     sources: Sources = field(default_factory=dict)
     lanes: Callable[[str], int] = one_lane
@@ -154,7 +156,7 @@ class Reporter:
             "status": _status(followers),
             **_counters(counter, totals, followers),
             "feed": public_name(feed),
-            "feeds": [*map(public_name, islice(self.feeds.all_keys(), limits.FEEDS_NAMED))],
+            "feeds": sorted(self.configured)[: limits.FEEDS_NAMED],
             "head": counter.page,
             "frontier": {"cursor": frontier.encode(), "page": frontier.page, "exact": exact},
             "floor": self.reader.log.floor(feed),
