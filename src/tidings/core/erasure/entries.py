@@ -260,16 +260,6 @@ class Scrubber:
         """
         return self._scrub(line, at) if self.may_match(line) else (line, ())
 
-    def strip(self, line: str, at: Position) -> tuple[str, Sequence[str]]:
-        """
-        Return *line* without the parents to be removed, and the names of these targets.
-
-        The entry of another erasure keeps its parents until that erasure erases the entry.
-        """
-        if is_erasure(line) or is_erased(line):
-            return line, ()
-        return self._strip(line, at, parse_names(line)[1])
-
     def may_match(self, text: str) -> bool:
         """Return False if no line in *text* has content to be removed."""
         return len(self._needles) > _NEEDLES_MAX or any(each in text for each in self._needles)
@@ -312,9 +302,6 @@ class Scrubber:
             return line, (target.name,) if target else ()
         if target is not None:
             return self._erased(line, target), (target.name,)
-        return self._strip(line, at, values)
-
-    def _strip(self, line: str, at: Position, values: Sequence[str]) -> tuple[str, Sequence[str]]:
         found = {each: target for each in values if (target := self._parents.first(each, at))}
         if not found:
             return line, ()

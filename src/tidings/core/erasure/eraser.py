@@ -33,7 +33,7 @@ from tidings.core.state.rows import Difference, Kind, bucket_rows
 from tidings.core.sync import corrections
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from tidings.core.archive.segments import ArchiveStore, Span
     from tidings.core.auth.keys import KeyStore
@@ -55,12 +55,8 @@ def never(feed: str) -> bool:
     return False
 
 
-def _continue() -> None:
-    """Do not rest."""
-
-
-def _ignore(feed: str, erasure: Erasure) -> None:
-    """Do not report that *erasure* has found no data."""
+def _nothing(*_: object) -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +92,10 @@ class Eraser:
     overwrite: Callable[[], bool] | None = None
     settle_ms: int = 0
     ledger: Ledger | None = None
-    rest: Callable[[], object] = _continue
+    rest: Callable[[], object] = _nothing
     keys: KeyStore
     streams: StreamStore | None = None
-    on_nothing: Callable[[str, Erasure], object] = _ignore
+    on_nothing: Callable[[str, Erasure], object] = _nothing
 
     def run(self, feed: str, until_ms: int) -> bool:
         """
@@ -201,10 +197,9 @@ class Eraser:
         for bucket in range(begin, begin + limits.ERASURE_BUCKETS) if scrubber.targets else ():
             for row in bucket_rows(self.states.read, feed, bucket):
                 self.rest()
-                if not (row.is_complete and scrubber.may_match(row.line)):
-                    continue
-                line, names = scrubber.strip(row.line, (row.page, row.slot))
-                if names:
+                # The row of an erased object is as new as its erasure, so rows only lose parents.
+                line, names = scrubber.scrub_entry(row.line, (row.page, row.slot))
+                if names and row.is_complete:
                     event = "delete" if event_of(line) == "delete" else "update"
                     position = corrections.Position(row.page, row.slot)
                     found = corrections.correction(as_event(line, event), position)
@@ -289,8 +284,10 @@ class Eraser:
         """
         if not self._rewrite_removed(feed, scrubber, pages, found):
             return False
-        for group in _groups(page for page in pages if page.number in found):
+        some = [page for page in pages if page.number in found]
+        for first in range(0, len(some), limits.ERASURE_TOGETHER):
             self.rest()
+            group = some[first : first + limits.ERASURE_TOGETHER]
             if not self.log.together(partial(self._rewrite_group, feed, group, found)):
                 return False
         return True
@@ -549,20 +546,6 @@ def _counts(
                 entries[name] += count
                 pages[name] += 1
     return entries, pages
-
-
-def _groups(pages: Iterable[Page]) -> Iterator[list[Page]]:
-    """Yield *pages* in groups that one short transaction can rewrite."""
-    group: list[Page] = []
-    size = 0
-    for page in pages:
-        if group and size + page.size > limits.ERASURE_BYTES:
-            yield group
-            group, size = [], 0
-        group.append(page)
-        size += page.size
-    if group:
-        yield group
 
 
 def _position_of(parked: Parked) -> tuple[int, int]:
