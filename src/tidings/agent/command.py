@@ -302,7 +302,8 @@ def agent(
 
 async def _run(wanted: Options, say: Callable[[str], None]) -> int:
     stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    hangup = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN  # ignored by `nohup`
+    for number in (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangup else [])):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     running = Agent(wanted, Notices(say), lock_folder(wanted.folder))
 

@@ -255,7 +255,7 @@ class Receiving:
 
 def main(arguments: list[str]) -> None:
     """Receive until standard input is closed; ignore signals, because the agent handles them."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     descriptor, folder, events, size = arguments
     sock = socket.socket(fileno=int(descriptor))

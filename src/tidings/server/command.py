@@ -294,7 +294,10 @@ async def _run(host: Callable[..., Any], name: str, options: Any, stop_s: float)
             running.cancel()
 
     end_by_force = _ending_by_force(name, stop_s)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # by `nohup`
+        numbers.remove(signal.SIGHUP)
+    for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stop)
         # uvloop receives signals through a file descriptor, and then calls `stop`. This second
         # handler does not depend on the loop, so it also runs if the loop hangs.

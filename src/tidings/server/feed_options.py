@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from tidings.core.auth.passwords import SALT_BYTES, from_line, hash_password
+from tidings.core.auth.passwords import SALT_BYTES, from_line, hash_password, is_password_of
 from tidings.core.errors import InvalidFilter, InvalidSetting, parse_integer
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.filters import parse_list
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 Change = Callable[[Profile, str], Profile]  # the second argument is the name of the feed
 DEFAULT_MAX_AGE_S = 28_800  # the time for which Triton keeps the items of a change feed
+_PLAIN = Profile()
 _LISTS = ("types", "parents")
 _NUMBERS = ("restart_offset", "leaders")
 
@@ -85,15 +86,17 @@ class HostOptions(FeedOptions):
     demo: bool = False
 
 
-def profile_change(options: FeedOptions) -> Change | None:
+def profile_change(options: FeedOptions, known: Profile = _PLAIN) -> Change | None:
     """
     Return the change that *options* make to a profile; None if they change nothing.
+
+    Passwords of *known* keep their hashes.
 
     Raises:
         Problem: an option is invalid, or a file cannot be read.
     """
     try:
-        values = _profile_fields(options) | _passwords(options)
+        values = _profile_fields(options) | _passwords(options, known)
         _declare(options, DEFAULT_FEED)
     except InvalidSetting as error:
         raise Problem(f"--{error.field.replace('_', '-')}: {error.rule}") from None
@@ -135,16 +138,18 @@ def _declare(options: FeedOptions, feed: str) -> dict[str, object]:
     return {"resources": resources, "max_age_s": options.max_age}
 
 
-def _passwords(options: FeedOptions) -> dict[str, object]:
+def _passwords(options: FeedOptions, known: Profile) -> dict[str, object]:
     files = {"read": options.read_password_file, "ingest": options.ingest_password_file}
     return {
-        f"{role}_passwords": (_hash(f"--{role}-password-file {file}", file),)
+        (name := f"{role}_passwords"): (
+            _hash(f"--{role}-password-file {file}", file, getattr(known, name)),
+        )
         for role, file in files.items()
         if file is not None
     }
 
 
-def _hash(option: str, file: Path) -> str:
+def _hash(option: str, file: Path, known: tuple[str, ...]) -> str:
     try:
         password = from_line(file.read_bytes().decode())
     except OSError as error:
@@ -153,7 +158,9 @@ def _hash(option: str, file: Path) -> str:
         raise Problem(f"{option}: the password must be UTF-8") from None
     except InvalidSetting as error:
         raise Problem(f"{option}: the password {error.rule}") from None
-    return hash_password(password, salt=os.urandom(SALT_BYTES), now_ms=time.time_ns() // 1_000_000)
+    now_ms = time.time_ns() // 1_000_000
+    same = (each for each in known if is_password_of(password.encode(), each))
+    return next(same, "") or hash_password(password, salt=os.urandom(SALT_BYTES), now_ms=now_ms)
 
 
 def chained_feeds(options: HostOptions) -> dict[str, str]:

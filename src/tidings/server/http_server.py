@@ -157,7 +157,8 @@ class TlsServer:
         protocol: Callable[..., asyncio.Protocol],
     ) -> None:
         self._listener, self._admission, self._state = listener, admission, state
-        self._begin = partial(_Handshake, context, admission, state, protocol)
+        self.context = context
+        self._begin = partial(_Handshake, admission, state, protocol)
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         listener.listen(BACKLOG)
@@ -186,7 +187,7 @@ class TlsServer:
                 self._pause = self._loop.call_later(ACCEPT_PAUSE_S, self._resume)
                 return
             if self._admission.admit(len(self._state.connections)):
-                self._begin(connection)
+                self._begin(self.context, connection)
             else:
                 connection.close()
 
@@ -196,10 +197,10 @@ class _Handshake:
 
     def __init__(
         self,
-        context: ssl.SSLContext,
         admission: Admission,
         state: ServerState,
         protocol: Callable[..., asyncio.Protocol],
+        context: ssl.SSLContext,
         connection: socket.socket,
     ) -> None:
         self._context, self._admission, self._state = context, admission, state
@@ -242,13 +243,14 @@ async def serving(
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     **websockets: Any,
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Callable[[], None]]:
     """
     Serve *app* on *listeners* while the context is open.
 
     On exit, requests in flight have *grace_s* seconds to end. *bounds* are the limits of requests
     and connections. *meters* counts requests and bytes. *websockets* are uvicorn's options of
-    WebSockets; without any, WebSockets are refused.
+    WebSockets; without any, WebSockets are refused. Yield a function that loads the certificate
+    again.
     """
     config = _config(app, tls_cert, tls_key, websockets)
     files = raise_file_limit()
@@ -269,8 +271,9 @@ async def serving(
         else:
             servers.append(TlsServer(listener, config.ssl, admission, state, protocol))
     dates = asyncio.ensure_future(_keep_date(state))
+
     try:
-        yield
+        yield partial(_renew, servers, app, tls_cert, tls_key, websockets)
     finally:
         dates.cancel()
         for server in servers:
@@ -299,6 +302,28 @@ def _reset_unreachable(listener: socket.socket, stall_s: float) -> None:
     for name, value in options.items():
         if hasattr(socket, name):
             listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _renew(
+    servers: Iterable[object],
+    app: Any,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    websockets: dict[str, Any],
+) -> None:
+    """
+    Use the current content of the files of the certificate for new connections.
+
+    Raises:
+        Problem: a file cannot be read, or has something else.
+    """
+    if tls_cert is None or tls_key is None:
+        return
+    check_certificate(tls_cert, tls_key)
+    context = _config(app, tls_cert, tls_key, websockets).ssl
+    for server in servers:
+        if isinstance(server, TlsServer) and context is not None:
+            server.context = context
 
 
 def _config(

@@ -109,17 +109,12 @@ def unblock(*names: str, waits: bool) -> None:
             earlier.waits = waits
             continue
         try:
-            output = Unblocked(name, stream.fileno(), waits=waits)
+            output: Any = Unblocked(name, stream.fileno(), waits=waits)
         except (AttributeError, OSError):  # closed, or replaced by a test
             continue
         stream.flush()
-        text = io.TextIOWrapper(
-            output,  # type: ignore[arg-type]
-            encoding=stream.encoding,
-            errors="backslashreplace",
-            write_through=True,
-        )
-        setattr(sys, name, text)
+        options = {"encoding": stream.encoding, "errors": "backslashreplace"}
+        setattr(sys, name, io.TextIOWrapper(output, **options, write_through=True))
 
 
 def drain() -> None:

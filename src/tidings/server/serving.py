@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -24,7 +26,7 @@ from tidings.http import settings as shared
 from tidings.http.settings import Setting, Shared
 from tidings.server import feed_options, http_server, loop_guard, operating, processes
 from tidings.server.app import ServerApp
-from tidings.server.feed_options import HostOptions
+from tidings.server.feed_options import FeedOptions, HostOptions
 from tidings.server.host import Host
 from tidings.server.http_server import HostCheck, KnownProxies, networks
 from tidings.server.processes import Problem
@@ -102,25 +104,24 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     Raises:
         Problem: the server cannot start.
     """
-    limit_ms = _prepare(options)
+    limit_ms, hangup = _prepare(options), _handle_hangups(stopped)
     change, proxies = feed_options.profile_change(options), networks(options.proxies)
     await _check_files(options)
     async with contextlib.AsyncExitStack() as stack:
-        listeners = await asyncio.to_thread(_listen, options)
-        for listener in listeners:
-            stack.enter_context(listener)
+        opened = await asyncio.to_thread(_listen, options)
+        listeners = [stack.enter_context(each) for each in opened]
         host = await _host(options)
-        settings = host.settings
         stack.push_async_callback(host.stop)
         if change is not None:
             await asyncio.to_thread(_apply, host, change)
         await asyncio.to_thread(host.start)
         await stack.enter_async_context(_exporting(host, options.environment))
         names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
-        host_check = HostCheck(names, settings.cors_origins)
+        host_check = HostCheck(names, host.settings.cors_origins)
         app = ServerApp(host, host_check, processes.find_installed().console)
-        await stack.enter_async_context(_serving(app, proxies, host, listeners, options))
-        await stack.enter_async_context(_swept(host))
+        renew = await stack.enter_async_context(_serving(app, proxies, host, listeners, options))
+        await stack.enter_async_context(_background(_sweep(host)))
+        await stack.enter_async_context(_background(_reload_on(hangup, host, options, renew)))
         changes = operating.taking_changes(options.data, host.database, host.on_operator_change)
         await stack.enter_async_context(changes)
         urls = _addresses(listeners[0], options)
@@ -148,9 +149,71 @@ async def _check_files(options: Options) -> None:
         raise Problem(f"--demo-repo {options.demo_repo}: must be a git repository")
 
 
-def _apply(host: Host, change: feed_options.Change) -> None:
+def _handle_hangups(stopped: asyncio.Event) -> asyncio.Event:
     """
-    Apply *change* to the configured feeds and to the host.
+    Return an event that is set by each SIGHUP, unless SIGHUP is ignored, as by `nohup`.
+
+    A SIGHUP that follows the end of the terminal sets *stopped* instead.
+    """
+    hangup, began_at_terminal = asyncio.Event(), _has_terminal()
+
+    def handle() -> None:
+        (stopped if began_at_terminal and not _has_terminal() else hangup).set()
+
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, handle)
+    return hangup
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+async def _reload_on(
+    hangup: asyncio.Event, host: Host, options: Options, renew: Callable[[], None]
+) -> None:
+    """Read the files of certificates and passwords again whenever *hangup* is set."""
+    while True:
+        await hangup.wait()
+        hangup.clear()
+        for what, reload in (
+            ("certificate", renew),
+            ("passwords", partial(_reload_passwords, host, options)),
+        ):
+            try:
+                await asyncio.to_thread(reload)
+            except (Problem, OSError) as error:
+                log.error("SIGHUP: the %s did not change: %s", what, error)
+            except Exception:
+                log.exception("SIGHUP: the %s did not change", what)
+        log.info("SIGHUP: read the files of certificates and passwords again")
+
+
+def _reload_passwords(host: Host, options: Options) -> None:
+    """
+    Use the current content of the files of passwords.
+
+    Raises:
+        Problem: a file cannot be read, or has no password.
+    """
+    files = FeedOptions(
+        read_password_file=options.read_password_file,
+        ingest_password_file=options.ingest_password_file,
+    )
+    known = host.stores.profiles.host_passwords
+    change = feed_options.profile_change(files, known)
+    if change is not None and change(known, DEFAULT_FEED) != known:
+        for feed in (*_apply(host, change), HOST):
+            host.profiles.forget(feed)
+
+
+def _apply(host: Host, change: feed_options.Change) -> list[str]:
+    """
+    Apply *change* to the configured feeds and to the host; return the keys of the feeds.
 
     New feeds begin with the settings of the host. The passwords open the host, too, and are not
     stored for it.
@@ -158,8 +221,8 @@ def _apply(host: Host, change: feed_options.Change) -> None:
     profiles = host.stores.profiles
     feeds = [key for name in host.settings.feeds if (key := host.directory.find(name))]
     feed_options.apply_change(profiles, feeds, change)
-    plain, wanted = profiles.profile(HOST), change(Profile(), DEFAULT_FEED)
-    profiles.host_passwords = wanted
+    profiles.host_passwords = change(Profile(), DEFAULT_FEED)  # before `plain` is read with them
+    plain = profiles.profile(HOST)
     changed = change(plain, DEFAULT_FEED)
     profiles.save(
         HOST,
@@ -171,6 +234,7 @@ def _apply(host: Host, change: feed_options.Change) -> None:
             max_age_s=plain.max_age_s,
         ),
     )
+    return feeds
 
 
 def _prepare(options: Options) -> float:
@@ -292,7 +356,7 @@ async def _serving(
     host: Host,
     listeners: Sequence[socket.socket],
     options: Options,
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Callable[[], None]]:
     async with http_server.serving(
         KnownProxies(app, proxies, every=options.unix_socket is not None),
         *listeners,
@@ -302,9 +366,9 @@ async def _serving(
         tls_key=options.tls_key,
         ws_max_size=MESSAGE_BYTES_MAX,
         ws_per_message_deflate=False,
-    ):
+    ) as renew:
         try:
-            yield
+            yield renew
         finally:
             app.end_streams()
             host.sockets.close_all()
@@ -366,8 +430,8 @@ def _telemetry(
 
 
 @contextlib.asynccontextmanager
-async def _swept(host: Host) -> AsyncIterator[None]:
-    task = asyncio.ensure_future(_sweep(host))
+async def _background(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(work)
     try:
         yield
     finally:

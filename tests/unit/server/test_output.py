@@ -64,8 +64,9 @@ def test_a_pipe_that_is_read_late_has_whole_lines_in_order(
         until(lambda: caplog.records)
         (record,) = caplog.records
         assert record.name == "tidings.server.output" and record.levelno == logging.WARNING
-        rest = [b""] * (len(lines) - len(kept) - record.args["lines"])  # type: ignore[index]
-        assert [file.readline() for _ in rest] == lines[len(kept) : len(kept) + len(rest)]
+        assert isinstance(record.args, dict)
+        rest = lines[len(kept) : len(lines) - int(record.args["lines"])]
+        assert [file.readline() for _ in rest] == rest
         assert output.drain(WITHIN_S)
         output.write(b"later\n")
         assert file.readline() == b"later\n"
@@ -87,14 +88,14 @@ def test_a_host_continues_without_its_output(tmp_path: Path, command: str, kind:
     """It is ready, accepts operations, logs errors, and ends when asked to."""
     port = processes.free_port()
     url = f"http://127.0.0.1:{port}"
-    options = {
+    options: dict[str, list[str]] = {
         "serve": ["--port", str(port), "--data", str(tmp_path), "--verbose"],
-        "agent": ["--url", "http://127.0.0.1:1", "--listen", f":{port}", "--queue-dir", tmp_path],
+        "agent": ["--url", "http://127.0.0.1:1", "--listen", f":{port}", "--queue-dir"],
     }
-    ends = ["--drain-seconds", "0"] if command == "agent" else []
+    options["agent"] += [str(tmp_path), "--drain-seconds", "0"]
     with unwritable(kind) as descriptor:
         host = subprocess.Popen(
-            [sys.executable, "-m", "tidings", command, *options[command], *ends],
+            [sys.executable, "-m", "tidings", command, *options[command]],
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,

@@ -145,6 +145,7 @@ import json, os, signal, sys, tempfile
 import uvloop
 from tidings.server import serving, sockets, telemetry
 from tidings.server.command import serve
+from tidings.server.output import drain
 
 answers = []
 for arguments, environment in json.load(sys.stdin):
@@ -158,7 +159,7 @@ for arguments, environment in json.load(sys.stdin):
             try:
                 serve(arguments, prog_name="tidings serve")
             except SystemExit as end:
-                sys.stderr.flush()
+                drain()
                 os._exit(end.code)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         output.seek(0)
