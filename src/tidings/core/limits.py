@@ -210,6 +210,9 @@ KEY_PREFIXES_MAX = 20  # prefixes of a key of the host, of 63 characters each
 KEY_RATE_MAX = 10_000  # highest rate of a key in requests a second, more than a feed can handle
 KEY_WINDOW_MS = 10_000  # window of a rate, ten times the interval at which processes write counts
 KEY_READ_SIZE = 1024 * 1024  # reading this amount (characters or bytes) counts as one request
+KEY_BODY_BYTES = (
+    64 * 1024
+)  # a body of this size counts as another request, of the largest operation
 KEY_COUNT_MS = 120_000  # lifetime of a window's count: clocks differ by less than a minute
 KEY_STREAMS = 40  # a key's open streams by default: a tenth of `streams_max` of the stage `prod`
 KEY_STREAMS_MAX = 1_000  # highest limit that a key can have: the concurrency of an AWS account

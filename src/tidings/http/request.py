@@ -148,7 +148,9 @@ class Request(NamedTuple):
     @property
     def credential(self) -> Credential | None:
         given = credential_from(self.headers.get("authorization"))
-        return replace(given, is_charged=True) if given and self.is_charged else given
+        if given is None or not (self.is_charged or self.body):
+            return given
+        return replace(given, is_charged=self.is_charged, size=len(self.body or b""))
 
     @property
     def has_body(self) -> bool:

@@ -83,12 +83,14 @@ class Credential:
 
     *bearer* is True if the credential was sent as `Authorization: Bearer`, so that it cannot be a
     password. *is_charged* is True if the request was already counted against the rate of the key.
+    *size* is the number of bytes of the body that arrived with the request, which count as well.
     """
 
     secret: str = field(repr=False)
     user: str = ""
     bearer: bool = False
     is_charged: bool = False
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,11 +318,24 @@ class KeyRing:
         if not opens(key.roles, role):
             has = ", ".join(sorted(each.value for each in key.roles))
             raise OutsideKey(f"has {has}, but this request needs {role.value}")
-        if self._meter and key.rate and not given.is_charged:
-            self._meter.spend(feed, key.id, key.rate)
+        if self._meter and key.rate:
+            self._charge(self._meter, feed, key, given)
         admission = Admission(key.id, key.expires_ms, key.rate)
         streams = key.streams or limits.KEY_STREAMS
         return Allowed(key.bound, admission, key.id, streams, key.feeds)
+
+    def _charge(self, meter: RateLimiter, feed: str, key: Key, given: Credential) -> None:
+        """
+        Count the request, and its body if it has arrived.
+
+        Raises:
+            TooManyRequests: see `RateLimiter.spend`.
+        """
+        if not given.is_charged:
+            meter.spend(feed, key.id, key.rate)
+        if given.size:
+            weight = limits.KEY_READ_SIZE // limits.KEY_BODY_BYTES
+            meter.charge(feed, key.id, key.rate, weight * given.size)
 
     def forget(self, feed: str, name: str) -> None:
         """Remove the key with the id *name* from the cache, because the key was changed."""

@@ -5,6 +5,7 @@ Keys: their format and rules, the keys that a key ring admits, and how keys are 
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -241,6 +242,26 @@ def test_a_rate_is_asked_last(scene: Scene) -> None:
     with pytest.raises(TooManyRequests) as refused:
         scene.guard.check(FEED, Role.READ, shown(given))
     assert refused.value.status == 429 and isinstance(refused.value, Rejected)
+
+
+@pytest.mark.parametrize(("size", "requests"), [(0, 10), (32 * 1024, 7), (1024 * 1024, 1)])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_rate_counts_the_bytes_of_bodies(
+    scene: Scene, size: int, requests: int, is_late: bool
+) -> None:
+    """Also if the body arrives after the head, which was counted before."""
+    given, accepted = scene.key(rate=1), 0
+    scene.now_ms -= scene.now_ms % limits.KEY_WINDOW_MS
+    for _ in range(10):
+        with suppress(TooManyRequests):
+            body = replace(shown(given), size=size)
+            if is_late:
+                scene.guard.check(FEED, Role.READ, shown(given))
+                body = replace(body, is_charged=True)
+            scene.guard.check(FEED, Role.READ, body)
+            accepted += 1
+        scene.now_ms += 1000
+    assert accepted == requests
 
 
 def test_a_reader_moves_no_consumer(scene: Scene) -> None:
