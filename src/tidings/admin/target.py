@@ -25,7 +25,7 @@ from tidings.client.cli.options import (
 )
 from tidings.core.auth.keys import KeyStore
 from tidings.core.changeagent.documents import OperatorDocuments
-from tidings.core.errors import TidingsError, Unavailable
+from tidings.core.errors import StorageFailed, TidingsError, Unavailable
 from tidings.core.model.feeds import DEFAULT_FEED, HOST, check_name
 from tidings.core.settings.profiles import Profile, ProfileStore, validate
 from tidings.core.version import how_to_install
@@ -162,6 +162,8 @@ def one_sentence_errors() -> Iterator[None]:
     """Report errors in one sentence, without a traceback."""
     try:
         yield
+    except StorageFailed as error:
+        raise click.ClickException(str(error)) from None
     except Unavailable as error:
         raise click.ClickException(f"the store did not answer ({error}); try again") from None
     except (TidingsError, stages.NoStage, Problem) as error:

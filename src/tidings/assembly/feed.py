@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tidings.core.erasure.forget import Forgetter
     from tidings.core.erasure.records import Erasure
     from tidings.core.erasure.service import Erasures
+    from tidings.core.errors import StorageFailed
     from tidings.core.feeds.directory import Directory
     from tidings.core.feeds.records import FeedData
     from tidings.core.feeds.remover import Remover
@@ -976,6 +977,10 @@ class Assembly:
             writable=self.writable,
         )
 
+    def storage_problem(self) -> StorageFailed | None:
+        """Return a problem of the storage that an operator has to solve; a stage knows none."""
+        return None
+
     @cached_property
     def reporter(self) -> Reporter:
         """
@@ -997,6 +1002,7 @@ class Assembly:
             lanes=self.lanes.count,
             lost=self.losses.ranges,
             condition=lambda feed: self.stores.relays.relay(feed).status,
+            storage=self.storage_problem,
         )
 
     # The routes.
@@ -1170,7 +1176,11 @@ class Assembly:
             feeds=self.directory,
         )
         return Administration(
-            administrator, self.lister, stage=self.stage, prefix=self.settings.url_prefix
+            administrator,
+            self.lister,
+            stage=self.stage,
+            prefix=self.settings.url_prefix,
+            storage=self.storage_problem,
         )
 
     def _report(self) -> Endpoint:

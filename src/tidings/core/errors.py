@@ -391,6 +391,33 @@ class Unavailable(TidingsError):
     The service may have done the write that was requested. Repeating the request is safe.
     """
 
+    code = "unavailable"
+
+
+DISK_FULL, STORAGE_DAMAGED = "disk_full", "storage_damaged"
+STORAGE_MOVED, STORAGE_READ_ONLY = "storage_moved", "storage_read_only"
+STORAGE_FAILED = "storage_failed"
+# The codes of `StorageFailed`, each with its meaning.
+STORAGE_PROBLEMS = {
+    DISK_FULL: "The disk of the server is full.",
+    STORAGE_MOVED: "The data file of the server was moved, removed or replaced.",
+    STORAGE_READ_ONLY: "The data of the server cannot be written.",
+    STORAGE_DAMAGED: "A part of the server's data file is damaged.",
+    STORAGE_FAILED: "The disk of the server reports errors.",
+}
+
+
+class StorageFailed(Unavailable):
+    """
+    The storage of a server has a problem that an operator has to solve.
+
+    *code* is one of `STORAGE_PROBLEMS`. Clients receive the message, so it contains no path.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
 
 def parse_integer(text: str, least: int, most: int) -> int:
     """

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.auth.origins import READING, check_change, cors_headers
-from tidings.core.errors import BelowFloor, Rejected, TidingsError, TooManyRequests, Unavailable
+from tidings.core.errors import (
+    BelowFloor,
+    Rejected,
+    StorageFailed,
+    TidingsError,
+    TooManyRequests,
+    Unavailable,
+)
 from tidings.core.model.operations import to_ascii_json
 from tidings.core.version import VERSION
 from tidings.http.request import ACCEPTED_ENCODING, Answer, UnsupportedEncoding
@@ -133,7 +140,7 @@ def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> A
     if isinstance(error, Rejected):
         status, body = error.status, error.body()
     elif isinstance(error, Unavailable):
-        status, body = 503, unavailable_body(_UNAVAILABLE)
+        status, body = 503, unavailable_body(_unavailable_rule(error), code=error.code)
     else:
         raise error
     headers = _refusal_headers(error, status)
@@ -145,10 +152,14 @@ def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> A
     return Answer(status, headers, json.dumps({"error": body}, separators=(",", ":")))
 
 
-def unavailable_body(rule: str, field: str = "") -> dict[str, object]:
+def _unavailable_rule(error: Unavailable) -> str:
+    return str(error) if isinstance(error, StorageFailed) else _UNAVAILABLE
+
+
+def unavailable_body(rule: str, field: str = "", code: str = Unavailable.code) -> dict[str, object]:
     """Return the error of a store that did not answer, with the keys of `Rejected.body`."""
     message = f"{field}: {rule}" if field else rule
-    error = {"code": "unavailable", "message": message, "field": field}
+    error = {"code": code, "message": message, "field": field}
     return {**error, "value": "", "rule": rule}
 
 
@@ -170,7 +181,7 @@ def changeagent_refusal(error: TidingsError) -> Answer:
     if isinstance(error, Rejected):
         status, body = error.status, {"error": str(error)}
     elif isinstance(error, Unavailable):
-        status, body = 503, {"error": _UNAVAILABLE}
+        status, body = 503, {"error": _unavailable_rule(error)}
     else:
         raise error
     floor = {"floor": error.floor} if isinstance(error, BelowFloor) else {}

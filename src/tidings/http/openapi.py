@@ -68,9 +68,11 @@ _OF_BODY = (
 _OF_EVERY_ROUTE = (origins.UnknownHost,)
 # The routes of the host, which belong to no feed.
 _OF_HOST = ("/openapi.json", "/asyncapi.json", "/schemas/{format}", "/health", "/feeds", "/relays")
-UNAVAILABLE = "unavailable"
-# Errors whose example would not be the class's own status or code.
-_MEANINGS = {UNAVAILABLE: (503, "A store did not answer in time. Repeat the request.")}
+# The meanings of the codes with status 503, which have no classes of their own.
+_UNAVAILABLE = {
+    errors.Unavailable.code: "A store did not answer in time. Repeat the request.",
+    **errors.STORAGE_PROBLEMS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +276,8 @@ def rejections(route: HttpRoute, need: Need, doc: Doc) -> Iterator[tuple[str, in
         found += _OF_BODY
     for error in dict.fromkeys(found):
         yield error.code, error.status, _meaning(error)
-    status, meaning = _MEANINGS[UNAVAILABLE]
-    yield UNAVAILABLE, status, meaning
+    for code, meaning in _UNAVAILABLE.items():
+        yield code, 503, meaning
 
 
 def _meaning(error: type[errors.Rejected]) -> str:

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, islice
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import TraceRecord
     from tidings.core.erasure.eraser import Eraser
     from tidings.core.erasure.records import Erasure
+    from tidings.core.errors import StorageFailed
     from tidings.core.feeds.records import FeedData
     from tidings.core.followers.follower import Handler
     from tidings.core.maintenance.sweep import Sweeper
@@ -268,7 +270,8 @@ class Host(Assembly):
             # Push starts at the end of the log, because no client is connected yet. If the log has
             # a hole, push starts before it: otherwise pages that are written into the hole later
             # would count as handled, and clients would not receive them.
-            self.stores.followers.set_checkpoint(feed, PUSH, self._recovery.end(feed))
+            with suppress(Unavailable):  # the log is damaged: push continues at its checkpoint
+                self.stores.followers.set_checkpoint(feed, PUSH, self._recovery.end(feed))
         self.waker.start()
         self.webhooks.start()
         for feed in lagging:
@@ -279,6 +282,9 @@ class Host(Assembly):
             self._free(feed)
             self.waker.wake(feed, RELAY)
         self.waker.wake(HOST, REMOVE)
+
+    def storage_problem(self) -> StorageFailed | None:
+        return self.database.find_problem() or self.database.storage.damage
 
     def _warn_of_deleted(self) -> None:
         """Warn once of the configured feeds that were deleted, because they are not served."""
@@ -329,8 +335,8 @@ class Host(Assembly):
         for feed in used_but_open(self.database):
             self._close_if_used(feed)
         for feed in self.stores.due_feeds.lagging():
-            self._archive_again(feed)
             try:
+                self._archive_again(feed)
                 self._recover(feed)
             except Unavailable as error:  # such as a full disk; acknowledged pages remain readable
                 log.warning(
@@ -471,6 +477,7 @@ class Host(Assembly):
         Raises:
             ExceptionGroup: the errors of the failed steps.
         """
+        self.database.find_problem()  # which logs a new problem
         failures = Failures()
         with failures.record("the history"):
             self.history.sample(now_ms(), [*self.late_consumers])

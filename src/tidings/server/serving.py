@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from tidings.core import limits
+from tidings.core.errors import TidingsError
 from tidings.core.model.feeds import DEFAULT_FEED, HOST
 from tidings.core.settings.profiles import Profile
 from tidings.core.version import how_to_install
@@ -445,7 +446,9 @@ async def _sweep(host: Host) -> None:
         await asyncio.sleep(limits.SWEEP_EVERY_MS / 1000)
         try:
             await asyncio.get_running_loop().run_in_executor(host.pool, host.sweep)
-        except Exception:
+        except* TidingsError as errors:  # such as a full disk
+            log.warning("a sweep failed; the next one runs in a minute: %s", errors.exceptions[0])
+        except* Exception:
             log.exception("a sweep failed; the next sweep runs in a minute")
 
 

@@ -22,10 +22,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidings.core.errors import Unavailable
+from tidings.core.errors import STORAGE_DAMAGED, Unavailable
 from tidings.core.followers.follower import STATE, FollowerConfig, advance_lease, take_batch
 from tidings.server.loop_guard import check_may_block
-from tidings.server.sqlite.database import translate_errors
 from tidings.server.wakeups import Retries
 
 if TYPE_CHECKING:
@@ -135,6 +134,8 @@ class Writer:
                     job.error = error
             for job in jobs:
                 _settle(job)
+            if self._database.storage.problem is not None:
+                self._loop.run_in_executor(None, self._database.find_problem)
             if self._jobs:
                 await asyncio.sleep(0)  # the loop does other work between two commits
         self._writing = None
@@ -171,7 +172,7 @@ class Writer:
         """
         until_s = time.monotonic() + JOBS_S_MAX
         try:
-            with translate_errors():
+            with self._database.translating:
                 for at, job in enumerate(jobs):
                     if at and time.monotonic() >= until_s:
                         self._put_back(jobs, at)
@@ -267,8 +268,12 @@ class StateProjection:
             if some:
                 with self._database.part():
                     after = self._handle(lease, some)
-        except Unavailable:
-            raise
+        except Unavailable as error:
+            if error.code != STORAGE_DAMAGED:  # a damaged state must not refuse posts
+                raise
+            log.warning(
+                "%(feed)s: the state was not written: %(error)s", {"feed": feed, "error": error}
+            )
         except Exception:
             log.exception(
                 "%(feed)s: the rows of the state were not written with their pages", {"feed": feed}

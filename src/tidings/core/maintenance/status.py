@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.errors import STORAGE_DAMAGED
 from tidings.core.followers.follower import ARCHIVE, STATE, effective_checkpoints
 from tidings.core.log.reader import Gap
 from tidings.core.model.feeds import one_lane, public_name
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from tidings.core.counters import Counters, LogCounter, Totals
+    from tidings.core.errors import StorageFailed
     from tidings.core.followers.leases import FollowerStore, Lease
     from tidings.core.log.reader import Reader
     from tidings.core.log.stores import LogStore
@@ -107,7 +109,7 @@ class Reporter:
     A report names only the *configured* feeds, because it needs no credential. *sources* are the
     upstreams of chained feeds. *lanes* returns the number of push lanes of a feed, *lost* the
     ranges of pages that restores of the feed lost, and *condition* the status of the relay of a
-    chained feed.
+    chained feed. *storage* returns a problem of the storage, or None.
     """
 
     log: LogStore
@@ -121,6 +123,7 @@ class Reporter:
     lanes: Callable[[str], int] = one_lane
     lost: Callable[[str], Sequence[Lost]] = _nothing
     condition: Callable[[str], str] = _unknown
+    storage: Callable[[], StorageFailed | None] = lambda: None
     _recent: dict[str, tuple[int, Report]] = field(default_factory=dict)
 
     def report(self, feed: str) -> Report:
@@ -136,13 +139,25 @@ class Reporter:
         if recent is None or not 0 <= now - made_ms < limits.STATUS_AGE_MS:
             recent = self._look(name, now)
             self._recent[name] = (now, recent)
-        return recent
+        found = self._storage_problem(recent)
+        return recent | found if found else recent
+
+    def _storage_problem(self, report: Report) -> Report:
+        """Return the fields of *report* that a problem of the storage replaces."""
+        problem = self.storage()
+        if problem is None:
+            return {}
+        status = STALLED if problem.code == STORAGE_DAMAGED else UNAVAILABLE
+        others = report.get("problems", [])
+        assert isinstance(others, list)
+        return {"status": status, "problems": [str(problem), *others]}
 
     def unavailable(self, feed: str) -> Report:
         """Return the report that is sent for *feed* if one of its stores does not answer."""
         counters = dict.fromkeys(COUNTERS)
         time = from_ms(self.reader.clock())
-        return {"status": UNAVAILABLE, **counters, "feed": feed, "time": time}
+        report: Report = {"status": UNAVAILABLE, **counters, "feed": feed, "time": time}
+        return report | self._storage_problem(report) | {"status": UNAVAILABLE}
 
     def _look(self, feed: str, now_ms: int) -> Report:
         """Build the report. Read the followers before the head, so that no lag is negative."""

@@ -28,7 +28,13 @@ from tidings.core import limits
 from tidings.core.changeagent.changes import number_of, place_of
 from tidings.core.changeagent.config import Administrator
 from tidings.core.changeagent.list import Lister, Query
-from tidings.core.errors import InvalidSetting, TidingsError, TooLarge
+from tidings.core.errors import (
+    STORAGE_DAMAGED,
+    InvalidSetting,
+    StorageFailed,
+    TidingsError,
+    TooLarge,
+)
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.json_body import check_size
 from tidings.http.answers import changeagent_answer, changeagent_refusal
@@ -53,9 +59,15 @@ class Administration:
     """The endpoint of changeagent's routes for operators. It selects a method by the route key."""
 
     def __init__(
-        self, administrator: Administrator, lister: Lister, *, stage: str, prefix: str
+        self,
+        administrator: Administrator,
+        lister: Lister,
+        *,
+        stage: str,
+        prefix: str,
+        storage: Callable[[], StorageFailed | None],
     ) -> None:
-        self._administrator, self._lister = administrator, lister
+        self._administrator, self._lister, self._storage = administrator, lister, storage
         self._stage, self._prefix = stage, prefix
         self._answers: dict[str, Callable[[Request], Answer]] = {
             "GET /health": self._health,
@@ -85,6 +97,9 @@ class Administration:
 
     def _health(self, request: Request) -> Answer:
         """Report health without a password, because load balancers have no password."""
+        problem = self._storage()
+        if problem is not None and problem.code != STORAGE_DAMAGED:  # other data can be used
+            return _text(str(problem), 503)
         up = self._administrator.is_up()
         return _text("ok") if up else _text("marked down", 503)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
+from tidings.core.maintenance.status import UNAVAILABLE
 from tidings.http.answers import json_answer
 from tidings.http.request import Answer, base_url
 from tidings.http.router import UnknownPath
@@ -72,7 +73,8 @@ class Status:
         if request.route == "GET /schemas/{format}":
             return _schema(request)
         try:
-            return json_answer(200, self.reporter.report(request.feed))
+            report = self.reporter.report(request.feed)
+            return json_answer(503 if report["status"] == UNAVAILABLE else 200, report)
         except Unavailable:
             return json_answer(503, self.reporter.unavailable(request.feed))
 

@@ -22,11 +22,19 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from tidings.core.errors import Unavailable
 from tidings.server.loop_guard import LoopWouldBlock, check_may_block
+from tidings.server.sqlite.storage import (
+    IN_USE,
+    TRIAL_BYTES,
+    StorageMonitor,
+    reason,
+    translate_errors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from tidings.core.errors import StorageFailed
     from tidings.core.model.pages import Page
 
 # Entry N migrates a file from version N to version N + 1. A released entry never changes.
@@ -120,7 +128,6 @@ READERS_KEPT = 8  # maximum number of idle connections for reading; each caches 
 SHARED_WAIT_S = 2.0  # maximum wait for a transaction of another process, which writes a few bytes
 DELETED_TOGETHER = 250  # expired rows deleted in one transaction, in some 2 ms
 BACKUP_STEPS = 10_000  # steps of SQLite, about 1 ms, after which a backup checks for `close`
-_IN_USE = "another process serves this file"
 
 
 Arguments = ParamSpec("Arguments")
@@ -190,20 +197,30 @@ class Database:
         self._turn, self._owner = Lock(), 0  # the lock, and the thread that holds it
         self._path, self._closed = path, False
         self._readers: deque[sqlite3.Connection] = deque()
+        self.storage = StorageMonitor(path, self._connected_for_backup, lambda: self.submit is None)
+        self.translating = translate_errors(self.storage.translate)
         self._lock = None if shared else _lock_file(path)
         try:
             _make_private(path)
-            self._connection = _connect(path, shared=shared)
+            self._connection = self._opened(shared=shared)
             self._inner = nullcontext(self._connection)  # for a transaction within a transaction
-        except (sqlite3.Error, CannotOpen) as error:
+        except BaseException as error:
             self._unlock()
-            raise CannotOpen(f"{path}: {_reason(error)}") from error
+            if isinstance(error, OSError | sqlite3.Error | CannotOpen):
+                raise CannotOpen(f"{path}: {reason(error)}") from error
+            raise
+
+    def _opened(self, *, shared: bool) -> sqlite3.Connection:
+        self._connection = _connect(self._path, shared=shared)
         try:
-            self._migrate(path)
+            self.storage.open()
+            self.storage.check()
+            self._save_space()
+            self._migrate()
         except BaseException:
             self._connection.close()
-            self._unlock()
             raise
+        return self._connection
 
     def write(self, run: Callable[[sqlite3.Connection], Result]) -> Result:
         """
@@ -273,7 +290,7 @@ class Database:
         """
         while self._deferred and not self._is_incomplete:
             self._is_incomplete = True
-            with translate_errors():
+            with self.translating:
                 self._deferred.pop(0)(self._connection)
             self._is_incomplete = False
         if self._is_incomplete:
@@ -282,7 +299,7 @@ class Database:
     @contextmanager
     def _outer(self) -> Iterator[sqlite3.Connection]:
         self.acquire()
-        with translate_errors():
+        with self.translating:
             self.begin()
             try:
                 yield self._connection
@@ -314,7 +331,11 @@ class Database:
         """
         self._owner = get_ident()
         try:
-            with translate_errors():
+            if self.storage.problem is None:
+                self.storage.check(main_only=True)
+            else:
+                self.storage.check_writable()
+            with self.translating:
                 if self._connection.in_transaction:  # an earlier rollback has failed
                     self._connection.execute("ROLLBACK")
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -326,7 +347,7 @@ class Database:
         """Undo the writes of this transaction, and begin a new one without releasing the lock."""
         self._undo_after()
         self._is_incomplete = False
-        with translate_errors():
+        with self.translating:
             if self._connection.in_transaction:  # SQLite ends the transaction itself on a full disk
                 self._connection.execute("ROLLBACK")
             self._connection.execute("BEGIN IMMEDIATE")
@@ -339,10 +360,10 @@ class Database:
             Unavailable: a write failed; the caller has to call `rollback`.
         """
         self._execute_deferred()
-        with translate_errors():
+        with self.translating:
             self.before_commit(self._pages)
         self._execute_deferred()
-        with translate_errors():
+        with self.translating:
             self._mark_due()
         self._is_prepared = True
 
@@ -369,7 +390,7 @@ class Database:
         """
         try:
             self._undo_after()
-            with translate_errors():
+            with self.translating:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
         finally:
@@ -380,24 +401,44 @@ class Database:
         Commit the transaction to disk and release the lock.
 
         Raises:
-            Unavailable: the commit failed; nothing was written.
+            Unavailable: the commit failed, and nothing was written; or a file is not in place, so
+                the data must not be acknowledged.
         """
         self._owner = get_ident()
         pages: Sequence[tuple[str, Page]] = ()
         try:
             if not self._is_prepared:
                 self.prepare()
-            with translate_errors():
+            with self.translating:
                 self._connection.execute("COMMIT")
             self.record(self._pages)
             pages = [*self._pages]
             self._undo.clear()
             for each in self._then:
                 each()
+            self._save_space()
         finally:
             self.rollback()
+        self.storage.check_writable()
         if pages:
             self.committed(pages)
+
+    def _save_space(self) -> None:
+        """Truncate the write-ahead log if it would take the last space of the disk."""
+        if self.storage.is_space_short():
+            with suppress(sqlite3.Error):  # there is no space for the copy
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def find_problem(self) -> StorageFailed | None:
+        """Return the reason why nothing can be stored now, or None. Do not call it in the loop."""
+        return self.storage.find(self._try_to_write)
+
+    def _try_to_write(self) -> None:
+        with suppress(Unavailable):
+            self.truncate_wal()
+        row = f"('', '', zeroblob({TRIAL_BYTES}), '', 0, 1)"  # expired, if the process is killed
+        self.write(lambda sql: sql.execute(f"INSERT OR REPLACE INTO claims VALUES {row}"))
+        self.write(lambda sql: sql.execute("DELETE FROM claims WHERE feed = '' AND key = ''"))
 
     def _release(self) -> None:
         self._owner, self._pages, self._then, self._changed = 0, [], [], set()
@@ -450,7 +491,7 @@ class Database:
             raise Unavailable(_GIVEN_UP)
         self._execute_deferred()
         before = len(self._pages), len(self._undo)
-        with translate_errors():
+        with self.translating:
             self._connection.execute("SAVEPOINT part")
             try:
                 yield
@@ -480,7 +521,7 @@ class Database:
 
     @contextmanager
     def _read_only(self) -> Iterator[sqlite3.Connection]:
-        with translate_errors():
+        with self.translating:
             connection = self._reader()
             try:
                 connection.execute("BEGIN")
@@ -496,6 +537,7 @@ class Database:
             pass
         if self._closed:
             raise Unavailable("the database is closed")
+        self.storage.check()
         connection = _open(self._path, SHARED_WAIT_S)
         connection.execute("PRAGMA query_only = ON")
         return connection
@@ -522,12 +564,16 @@ class Database:
         part.unlink(missing_ok=True)
         try:
             _make_private(part)  # VACUUM INTO accepts an existing file only if it is empty
-            with translate_errors(), closing(self._connected_for_backup()) as sql:
+            with (
+                translate_errors(self.storage.translate_backup),
+                closing(self._connected_for_backup()) as sql,
+            ):
                 sql.execute("VACUUM INTO ?", (str(part),))
                 # Writes during the backup stayed in the write-ahead log. Copy them into the
                 # file here. Otherwise the next commit would do so, possibly in the event loop.
                 sql.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            _mark_as_backup(part)
+                _mark_as_backup(part)
+            self.storage.check()
             with part.open("rb") as file:
                 os.fsync(file.fileno())
             os.link(part, target)  # fails if the target exists
@@ -544,7 +590,8 @@ class Database:
         prevents that it is truncated.
         """
         # Most of the log is copied here, because the next commit must not take long.
-        with translate_errors(), closing(_open(self._path, SHARED_WAIT_S)) as sql:
+        self.storage.check()
+        with self.translating, closing(_open(self._path, SHARED_WAIT_S)) as sql:
             sql.execute("PRAGMA wal_checkpoint(PASSIVE)")
         done: list[bool] = []
 
@@ -562,7 +609,7 @@ class Database:
         Raises:
             Unavailable: the disk is full or does not answer; the file is as before.
         """
-        with translate_errors():
+        with self.translating:
             self._connection.execute("VACUUM")
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -601,6 +648,7 @@ class Database:
             self._release()
 
     def _connected_for_backup(self) -> sqlite3.Connection:
+        self.storage.check()
         connection = _open(self._path, SHARED_WAIT_S)
         connection.set_progress_handler(lambda: self._closed, BACKUP_STEPS)
         return connection
@@ -610,11 +658,11 @@ class Database:
             os.close(self._lock)
             self._lock = None
 
-    def _migrate(self, path: Path) -> None:
+    def _migrate(self) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version > len(MIGRATIONS):
             rule = f"has schema {version}, but this release knows {len(MIGRATIONS)}"
-            raise CannotOpen(f"{path} {rule}: use the newer release")
+            raise CannotOpen(f"{rule}: use the newer release")
         for number, statements in enumerate(MIGRATIONS[version:], version + 1):
             self._connection.executescript(
                 f"BEGIN;{statements};PRAGMA user_version = {number};COMMIT;"
@@ -639,7 +687,7 @@ def _lock_file(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
-        raise CannotOpen(f"{path}: {_IN_USE}") from error
+        raise CannotOpen(f"{path}: {IN_USE}") from error
     return descriptor
 
 
@@ -648,7 +696,14 @@ def _lock_path(path: Path) -> Path:
 
 
 def _open(path: Path, wait_s: float) -> sqlite3.Connection:
-    return sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False)
+    """Connect to a file that exists: a file that was removed must not be created again, empty."""
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        timeout=wait_s,
+        isolation_level=None,
+        check_same_thread=False,
+    )
 
 
 def _make_private(path: Path) -> None:
@@ -719,29 +774,3 @@ def _ignore_counts(feed: str, *, operations: int = 0, events: int = 0) -> None:
 
 def _ignore(feed: str, kind: str) -> None:
     """Do nothing; the default of *documents_changed*."""
-
-
-class translate_errors:
-    """
-    Translate the errors of SQLite inside the context.
-
-    This is a class, because a context manager from a generator takes four times as long, and each
-    commit enters eight.
-
-    Raises:
-        Unavailable: the disk is full or does not answer, or another program has locked the file.
-    """
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, sqlite3.OperationalError):
-            raise Unavailable(f"the database: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    """Return the message of *error*, or a clearer one if the file is locked."""
-    if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY":
-        return _IN_USE
-    return str(error)

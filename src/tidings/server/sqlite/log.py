@@ -7,6 +7,7 @@ Relays are in this module because a relay appends pages and stores its position 
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +25,6 @@ from tidings.server.sqlite.database import Database, in_transaction
 from tidings.server.sqlite.documents import Documents
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Sequence
 
     from tidings.core.effects import Clock
@@ -189,17 +189,22 @@ class SqliteLog:
                 " WHERE feed = ? AND page > ? ORDER BY page",
                 (feed, after),
             )
-            for number, body, at_ms, slots, trace, skipped in rows:
-                size += len(body)
-                pages.more = bool(pages) and (
-                    size > limits.READ_PAGES_BYTES_MAX or len(pages) == limit
-                )
-                if pages.more:
-                    break
-                page = Page(
-                    number, body, "", at_ms, slots=_slots(slots), trace=trace, skipped=skipped
-                )
-                pages.append(page)
+            try:
+                for number, body, at_ms, slots, trace, skipped in rows:
+                    size += len(body)
+                    pages.more = bool(pages) and (
+                        size > limits.READ_PAGES_BYTES_MAX or len(pages) == limit
+                    )
+                    if pages.more:
+                        break
+                    page = Page(
+                        number, body, "", at_ms, slots=_slots(slots), trace=trace, skipped=skipped
+                    )
+                    pages.append(page)
+            except sqlite3.DatabaseError:  # the file is damaged
+                if not pages:
+                    raise
+                pages.more = True  # the next read begins at the damaged page, and fails
             rows.close()
         return pages
 
