@@ -299,9 +299,9 @@ class Erasures:
         if not names:
             note = "no filter of a consumer or webhook, and no key, names the object"
             return Location("filters", "done", note)
+        remedy = "change or delete consumers and webhooks, revoke keys"
         some = ", ".join(names[: limits.FILTERS_NAMED])
-        note = f"{len(names)} name the object; change or delete consumers, revoke keys: {some}"
-        return Location("filters", "outside", note)
+        return Location("filters", "outside", f"{len(names)} name the object; {remedy}: {some}")
 
     def _recovery(self, erasure: Erasure) -> Location:
         until_ms = erasure.done_ms + self.recovery_ms if erasure.done_ms else 0
