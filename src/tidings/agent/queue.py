@@ -9,7 +9,6 @@ the request is the same, so the feed appends it only once. Triggers update `tota
 
 from __future__ import annotations
 
-import fcntl
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from typing import Any
 
 from tidings.client.files import make_private, private_opener
 from tidings.core.limits import REQUEST_BYTES_MAX, REQUEST_OPERATIONS_MAX
+from tidings.http.outbound.files import lock
 
 QUEUED_EVENTS_MAX = 100_000  # the default of oplog
 QUEUED_BYTES_MAX = 512 * 1024 * 1024  # the size of `QUEUED_EVENTS_MAX` operations of 5 KB
@@ -228,7 +228,7 @@ def lock_folder(folder: Path) -> TextIOWrapper:
     except OSError as error:
         raise Problem(f"cannot use the queue folder {folder}: {error.strerror}") from None
     deadline_s = time.monotonic() + LOCK_WAIT_S
-    while not _lock(file):
+    while not _lock(file, folder):
         if time.monotonic() >= deadline_s:
             file.close()
             rule = "give each agent its own --queue-dir"
@@ -237,12 +237,12 @@ def lock_folder(folder: Path) -> TextIOWrapper:
     return file
 
 
-def _lock(file: TextIOWrapper) -> bool:
+def _lock(file: TextIOWrapper, folder: Path) -> bool:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+        return lock(file)
+    except OSError as error:
+        rule = "use a --queue-dir on a local disk"
+        raise Problem(f"cannot lock the queue folder {folder}: {error.strerror}; {rule}") from None
 
 
 @dataclass(frozen=True, slots=True)

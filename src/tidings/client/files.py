@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tidings.client.errors import NoPassword, WrongState
 from tidings.core.model.cursors import NOW
+from tidings.http.outbound.files import sync_folder
 
 MODE = 0o600
 _PASSWORD_BYTES_MAX = 1024  # a longer file is another kind of file, given by mistake
@@ -99,11 +100,7 @@ def write_private(path: Path, content: bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 class StateFile:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 import tempfile
@@ -26,6 +25,7 @@ from tidings.client.cli.options import (
 )
 from tidings.client.cli.render import plain, show
 from tidings.client.retries import stop_on_signals
+from tidings.http.outbound.files import lock
 from tidings.lineage import datasets, runs
 from tidings.lineage.datasets import Dataset
 from tidings.lineage.runs import Job, Run, lineage_option
@@ -109,9 +109,11 @@ def alone(warehouse: Warehouse, feed: str) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f".{feed}.lock").open("a") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Raced(f"another process updates the tables of {feed} in {folder}") from None
+            is_locked = lock(file)
+        except OSError as error:
+            raise Raced(f"the tables in {folder} cannot be locked: {error.strerror}") from None
+        if not is_locked:
+            raise Raced(f"another process updates the tables of {feed} in {folder}")
         yield
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidings.http.outbound.files import publish
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.documents import Documents, parse_json, to_text
@@ -65,11 +66,11 @@ class OnDisk:
             file.flush()
             os.fsync(file.fileno())
         try:
-            os.link(written, self._folder / name)
+            publish(written, self._folder / name)
         except FileExistsError:
             raise Overtaken(f"another worker has written {name}") from None
         finally:
-            written.unlink()
+            written.unlink(missing_ok=True)
 
     def __str__(self) -> str:
         return str(self._folder)

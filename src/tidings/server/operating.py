@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -29,6 +30,7 @@ from tidings.server.sqlite.documents import (
     to_plain,
 )
 
+log = logging.getLogger(__name__)
 FILE, SOCKET = "feed.db", "operator.sock"
 KINDS = frozenset({"profile", "key", "operator-document"})
 BACKUP = "backup"
@@ -192,12 +194,18 @@ async def taking_changes(
     # If the socket exists, a killed process left it: this process holds the lock, so no other
     # server runs.
     path.unlink(missing_ok=True)
+    server: asyncio.Server | None = None
     with _short_path(path) as short:
-        server = await asyncio.start_unix_server(answer, short, limit=LINE_BYTES_MAX)
+        try:
+            server = await asyncio.start_unix_server(answer, short, limit=LINE_BYTES_MAX)
+        except OSError as error:  # such as on SMB or FAT
+            text = "%s cannot be created (%s): operators' commands need a stopped server"
+            log.warning(text, path, error.strerror)
     try:
         yield
     finally:
-        server.close()
+        if server is not None:
+            server.close()
         path.unlink(missing_ok=True)
 
 

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tidings.http.outbound.files import restrict
+
 BACKLOG = 1024  # queued connections; after a restart many clients reconnect at once
 SOCKET_MODE = 0o666  # mode of a Unix socket: a proxy that runs as another user may connect
 SOCKET_PATH_BYTES_MAX = 107  # of a Unix socket; Linux has an array of 108 bytes for it
@@ -120,7 +122,7 @@ def listen_at(path: Path) -> socket.socket:
         if path.is_socket():
             path.unlink()
         listener.bind(str(path))
-        path.chmod(SOCKET_MODE)
+        restrict(path, SOCKET_MODE)
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()

@@ -24,6 +24,7 @@ from tidings.core.model.feeds import DEFAULT_FEED, HOST
 from tidings.core.settings.profiles import Profile
 from tidings.core.version import how_to_install
 from tidings.http import settings as shared
+from tidings.http.outbound.files import restrict
 from tidings.http.settings import Setting, Shared
 from tidings.server import feed_options, http_server, loop_guard, operating, processes
 from tidings.server.app import ServerApp
@@ -336,7 +337,7 @@ async def _host(options: Options) -> Host:
             tempfile.TemporaryFile(dir=archive).close()
         place = f"--data {options.data}"
         options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        options.data.chmod(0o700)  # only the owner may read the data, even in an existing folder
+        restrict(options.data, 0o700)  # only the owner may read, even in an existing folder
         return await Host.open(options.data / operating.FILE, settings, coordinator, archive)
     except CannotOpen as error:
         raise Problem(str(error)) from None

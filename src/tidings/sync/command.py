@@ -7,7 +7,6 @@ The command `tidings sync`, which makes a feed agree with a dump of the real dat
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from tidings.client.cli.options import NamedFeed, json_option, named_feed_option
 from tidings.client.cli.render import answer as print_answer
 from tidings.core.sync import workflow
 from tidings.core.version import how_to_install
+from tidings.http.outbound.files import copy_folder
 from tidings.lineage import datasets
 from tidings.lineage.runs import lineage_option
 from tidings.sync import files
@@ -191,7 +191,7 @@ class Sync:
         (folder / "plan").mkdir(exist_ok=True)  # Spark creates the folder only for corrections
         (folder / "plan" / SUMMARY).write_text(summary.encode())
         if self.plan is not None:
-            shutil.copytree(folder / "plan", self.plan, dirs_exist_ok=True)
+            copy_folder(folder / "plan", self.plan)
         outcome.summary = summary
         if not self.dry_run:
             outcome.applied = Applied()

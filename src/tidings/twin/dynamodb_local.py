@@ -17,6 +17,7 @@ from importlib import resources
 from pathlib import Path
 
 from tidings.aws.config import twin_keys
+from tidings.http.outbound.files import restrict
 from tidings.server import processes
 from tidings.server.processes import Problem
 
@@ -185,7 +186,7 @@ def _key_of(data: Path) -> str:
     key = file.read_text()
     # In reverse order, a journal is renamed before its database.
     for part in sorted(data.glob(f"{_SHARED}.db*"), reverse=True):
-        part.chmod(0o600)
+        restrict(part, 0o600)
         part.rename(data / part.name.replace(_SHARED, f"{key}_{twin_keys.REGION}"))
     return key
 

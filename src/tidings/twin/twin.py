@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import functools
 import logging
 import os
@@ -28,6 +27,7 @@ from tidings.aws.config.deployment import StreamSource
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.core.errors import Rejected
 from tidings.http.asgi import Message, Receive, Send
+from tidings.http.outbound.files import lock, restrict
 from tidings.server import feed_options, http_server, processes
 from tidings.server.http_server import HostCheck, KnownProxies
 from tidings.server.processes import Problem
@@ -228,12 +228,15 @@ def _folder(data: Path | None) -> Iterator[Path]:
             yield Path(name)
         return
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    data.chmod(0o700)  # only the owner may read the data, even in an existing folder
-    with (data / "lock").open("w") as lock:
+    restrict(data, 0o700)  # only the owner may read the data, even in an existing folder
+    with (data / "lock").open("w") as file:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise DataInUse(str(data)) from None
+            is_locked = lock(file)
+        except OSError as error:
+            rule = "name another --data"
+            raise Problem(f"{data} cannot be locked ({error.strerror}); {rule}") from None
+        if not is_locked:
+            raise DataInUse(str(data))
         yield data.resolve()
 
 

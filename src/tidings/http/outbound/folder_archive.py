@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tidings.core.archive.segments import Span, span_of
 from tidings.core.erasure.records import from_json, to_json
 from tidings.core.feeds.records import Removed
+from tidings.http.outbound.files import sync_folder
 from tidings.http.settings import ARCHIVE_FOLDER, LEDGER_FOLDER
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class FolderFeedFiles:
             with suppress(FileNotFoundError):
                 counts[location] = len(os.listdir(of_feed))
                 shutil.rmtree(of_feed, ignore_errors=True)  # a late writer may add a file
-                _sync(of_feed.parent)
+                sync_folder(of_feed.parent)
         return Removed(None, counts)
 
 
@@ -118,13 +119,4 @@ def _write(path: Path, body: bytes) -> None:
     except BaseException:
         Path(written).unlink(missing_ok=True)
         raise
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    """Flush *folder*, so that the file names in it are durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_folder(path.parent)

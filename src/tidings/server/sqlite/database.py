@@ -9,7 +9,6 @@ read while others write.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import sqlite3
@@ -21,6 +20,7 @@ from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from tidings.core.errors import Unavailable
+from tidings.http.outbound.files import lock, publish
 from tidings.server.loop_guard import LoopWouldBlock, check_may_block
 from tidings.server.sqlite.storage import (
     IN_USE,
@@ -576,7 +576,7 @@ class Database:
             self.storage.check()
             with part.open("rb") as file:
                 os.fsync(file.fileno())
-            os.link(part, target)  # fails if the target exists
+            publish(part, target)
         except OSError as error:
             raise Unavailable(f"{target}: {error.strerror}") from error
         finally:
@@ -684,10 +684,12 @@ def _lock_file(path: Path) -> int:
     except OSError as error:
         raise CannotOpen(f"{path}: unable to open its lock file: {error.strerror}") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        problem = "" if lock(descriptor) else IN_USE
     except OSError as error:
+        problem = f"its file system refuses locks ({error.strerror}); use a folder on a local disk"
+    if problem:
         os.close(descriptor)
-        raise CannotOpen(f"{path}: {IN_USE}") from error
+        raise CannotOpen(f"{path}: {problem}")
     return descriptor
 
 
