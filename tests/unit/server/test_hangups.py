@@ -9,6 +9,7 @@ import signal
 import ssl
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -31,6 +32,10 @@ def trust(file: Path) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=file)
 
 
+def _has_logged(server: Server, text: str) -> bool:
+    return text in server.errors()
+
+
 def certificate(server: Server) -> str:
     """Return the certificate of a new connection."""
     return ssl.get_server_certificate(("127.0.0.1", server.port))
@@ -49,7 +54,7 @@ def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None
             file.write_text(wrong)
             hang_up(server)
             said = f"SIGHUP: the certificate did not change: {cause} {file} must have"
-            until(lambda said=said: said in server.errors())
+            until(partial(_has_logged, server, said))
             assert certificate(server) == old
         shutil.copy(write_authority(tmp_path / "next"), file)
         hang_up(server)
@@ -71,6 +76,9 @@ def test_a_changed_password_is_used_without_a_restart(tmp_path: Path) -> None:
             url = f"{server.url}feeds/{feed}/log"
             return httpx.get(url, auth=("", password)).status_code
 
+        def accepts(password: str, feed: str) -> bool:
+            return status(password, feed) == 200
+
         reader.write_text("")
         hang_up(server)
         until(lambda: f"--read-password-file {reader}: the password must" in server.errors())
@@ -78,7 +86,7 @@ def test_a_changed_password_is_used_without_a_restart(tmp_path: Path) -> None:
         reader.write_text("second reader\n")
         hang_up(server)
         for feed in ("main", "other"):
-            until(lambda feed=feed: status("second reader", feed) == 200)
+            until(partial(accepts, "second reader", feed))
             assert status("first reader", feed) == 401
         assert httpx.post(server.url, json=OPERATION, auth=("", "the producer")).status_code == 204
         hosts = httpx.get(f"{server.url}feeds", auth=("", "second reader"))
