@@ -238,7 +238,7 @@ MUTATIONS = (
     Mutation(
         "deletions are remembered by the last settings",
         Parts(around=broken_retention.by_the_last),
-        24,
+        50,
         300,
         plan=Plan(0, copies=True, raised=True),
     ),
@@ -254,7 +254,7 @@ MUTATIONS = (
     Mutation(
         "one feed's trouble ends the sweep",
         Parts(around=broken_retention.at_the_first),
-        86,
+        136,
         300,
         plan=Plan(0, feeds=True),
     ),
