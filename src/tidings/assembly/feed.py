@@ -1121,7 +1121,8 @@ class Assembly:
         from tidings.core.auth.keys import KeyIssuer
         from tidings.http.endpoints.keys import KeyRouter
 
-        issuer = KeyIssuer(self.stores.keys, self.profiles, self.runtime.clock)
+        changed = self.key_ring.forget
+        issuer = KeyIssuer(self.stores.keys, self.profiles, self.runtime.clock, changed)
         return KeyRouter(
             issuer=issuer, guard=self.guard, feeds=self.directory, new_key=self._new_key
         )

@@ -196,11 +196,11 @@ OBJECT_URL_CHARS_MAX = 1024  # far longer than any link in use; it is sent with 
 PASSWORDS_MAX = 2  # passwords per role: the old and the new one, while clients change theirs
 PASSWORD_BYTES_MIN = 8  # shorter passwords are guessed easily, even at 15 ms of CPU per guess
 PASSWORD_BYTES_MAX = 256  # a password and a user name, in base64, are far below limits for headers
-VERIFIED_MAX = 64  # cached passwords: two for each of two roles of 16 feeds, 32 bytes each
+VERIFIED_MAX = 40_000  # cached passwords: two for each of two roles of FEEDS_KNOWN_MAX feeds, 8 MB
 
 # --- guesses of passwords --------------------------------------------------------------------
 MISSES_MS = 10_000  # window in which wrong guesses are counted; after it, a user may retry
-MISSES_MAX = 50  # wrong guesses per feed, process and window: 2.5 s of hashing, 100 reads of keys
+MISSES_MAX = 50  # wrong guesses per feed or host in a window: 2.5 s of hashing, 100 reads of keys
 USER_MISSES_MAX = 10  # wrong guesses: 290 ms of bcrypt each, as long as MISSES_MAX with scrypt
 
 # --- keys ------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from tidings.core.durable_streams.stream import (
     StaleEpoch,
     StreamClosed,
 )
-from tidings.core.errors import KeyEnded, OutsideKey, TidingsError, parse_field
+from tidings.core.errors import OutsideKey, Rejected, TidingsError, parse_field
 from tidings.core.model.operations import Operation
 from tidings.http.answers import headers_for, refusal, with_headers
 from tidings.http.asgi import (
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from asyncio import Event, Future
     from collections.abc import AsyncIterator, Iterator, Mapping
 
-    from tidings.core.auth.guard import Allowed, Guard, Need
+    from tidings.core.auth.guard import Allowed, Credential, Guard, Need
     from tidings.core.auth.quotas import Charges, ReadCharge, StreamQuota
     from tidings.core.durable_streams.service import StreamPart, StreamReader, StreamWriter
     from tidings.core.durable_streams.stream import Stream
@@ -98,6 +98,7 @@ ALWAYS = {
     "access-control-expose-headers": ", ".join((*EXPOSED, *EXPOSED_HEADERS)),
 }
 LONG_POLL, EVENTS = "long-poll", "sse"
+_UNAUTHORIZED = 401
 # The values of `cache-control` for content that never changes, and for the end of an open stream,
 # which a cache must revalidate every time.
 _KEPT = "private, max-age=60, stale-while-revalidate=300"
@@ -275,23 +276,31 @@ class Waiting:
                 self._waiting.pop((feed, name), None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Reader:
     """
     One read request, and the event *changed* that reports changes of the stream.
 
-    *since_ms* is the time when the request was authorized. *gone* is done when the client has
-    disconnected. For *cut_after* see `asgi.CUT_AFTER`.
+    *since_ms* is the time when the request was authorized with the credential *given*, and
+    *version* the version of the passwords then. *gone* is done when the client has disconnected.
+    For *cut_after* see `asgi.CUT_AFTER`.
     """
 
     visit: Visit
     offset: str | None
     cursor: str
+    given: Credential | None
+    version: int
     since_ms: int
     charge: ReadCharge
     changed: Event
     gone: Future[None]
     cut_after: CutAfter
+
+    @property
+    def check_s(self) -> float:
+        """Return the time between two checks of the credential, in a thread."""
+        return CHECK_S if self.visit.allowed.admission.may_end else limits.EXISTS_S
 
 
 class StreamReads:
@@ -337,7 +346,8 @@ class StreamReads:
         self, request: Request, gone: Future[None], send: Send, cut_after: CutAfter
     ) -> _Content | None:
         """Return the response, or None if it has been sent already."""
-        since_ms = self._clock()
+        # Read the version before the check, so that every later change is noticed.
+        since_ms, version = self._clock(), await in_thread(self._version, request.feed)
         visit = await in_thread(admit, request, READ, self._guard, self._feeds)
         if request.method == "HEAD":
             stream = await in_thread(self._reader.stream, visit.feed, visit.name)
@@ -347,7 +357,8 @@ class StreamReads:
         charge = self._charges(visit.feed, visit.allowed.admission)
         with self.waiting.subscribe(visit.feed, visit.name) as changed:
             cursor = request.query.get("cursor", "")
-            reader = _Reader(visit, offset, cursor, since_ms, charge, changed, gone, cut_after)
+            held = request.credential, version, since_ms
+            reader = _Reader(visit, offset, cursor, *held, charge, changed, gone, cut_after)
             if live == EVENTS:
                 await self._send_events(request, reader, send)
                 return None
@@ -387,11 +398,11 @@ class StreamReads:
 
     async def _cut_when_ended(self, reader: _Reader) -> None:
         """Disconnect the client when its credential has ended, even if it does not read."""
-        while reader.visit.allowed.admission.may_end:
-            await asyncio.sleep(CHECK_S)
+        while True:
+            await asyncio.sleep(reader.check_s)
             try:
                 await in_thread(self._check, reader)
-            except KeyEnded:
+            except Rejected:
                 reader.cut_after(CUT_S)
                 return
             except TidingsError as error:
@@ -412,10 +423,9 @@ class StreamReads:
                 if each.data:  # encoding a large part takes long
                     chunk = await in_thread(messages.data_event, kind, each.data)
                 await send_body(send, chunk + self._control(reader, each), more=True)
-        except KeyEnded:
-            reader.cut_after(CUT_S)  # buffers may still hold megabytes for the client
-        except TidingsError:
-            pass  # the client sends another request, which receives the error
+        except TidingsError as error:  # the client sends another request, which receives it
+            if isinstance(error, Rejected) and error.status == _UNAUTHORIZED:
+                reader.cut_after(CUT_S)  # buffers may still hold megabytes for the client
         if not reader.gone.done():
             await send_body(send, "", more=False)
 
@@ -453,9 +463,7 @@ class StreamReads:
             if part.data or part.is_last or reader.gone.done() or left_s <= 0:
                 return part
             offset = messages.encode_offset(part.end)
-            left_s = min(
-                left_s, CHECK_S if reader.visit.allowed.admission.may_end else limits.EXISTS_S
-            )
+            left_s = min(left_s, reader.check_s)
             changed: Future[Any] = asyncio.ensure_future(reader.changed.wait())
             awaited = {changed, reader.gone}
             await asyncio.wait(awaited, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
@@ -475,8 +483,21 @@ class StreamReads:
         return part
 
     def _check(self, reader: _Reader) -> None:
+        """
+        Check that the credential of the reader still opens the feed.
+
+        Raises:
+            Rejected: the feed was deleted, the credential has ended, or its password was changed.
+        """
         feed, admission = reader.visit.feed, reader.visit.allowed.admission
         self._guard.check_held(feed, admission, reader.since_ms, self._clock())
+        version = self._guard.version(feed)
+        if version != reader.version and not admission.may_end:
+            READ.admit(self._guard, feed, reader.given)
+        reader.version = version
+
+    def _version(self, name: str) -> int:
+        return self._guard.version(self._feeds.key(name))
 
     async def _send(self, request: Request, content: _Content, send: Send) -> None:
         status, headers, body = content

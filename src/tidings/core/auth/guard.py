@@ -181,6 +181,8 @@ class FailedAttemptLimiter:
     """
     A limit of *most* failed attempts per feed in each `limits.MISSES_MS`.
 
+    Guesses of a credential of the host count for the host, whichever feed they were sent to.
+
     The streaming URL has no API throttle, and each guess costs a slow hash or two reads of the
     store. Each process therefore counts the failed attempts of a feed. Above the limit, the process
     rejects every credential that it has not verified before, without a read or a hash. Credentials
@@ -237,10 +239,18 @@ class Guard:
     feeds: FeedNames | None = None
 
     def check(
-        self, feed: str, role: Role, given: Credential | None, *, unrestricted: bool = False
+        self,
+        feed: str,
+        role: Role,
+        given: Credential | None,
+        *,
+        unrestricted: bool = False,
+        other: Role | None = None,
     ) -> Allowed:
         """
         Return the rights of a caller that needs *role* on *feed*, with the credential *given*.
+
+        A credential with the role *other* is sufficient, too.
 
         Raises:
             NoPasswordSet: the feed has no password for the role.
@@ -250,9 +260,14 @@ class Guard:
         """
         kind = self._kind(given)
         if kind is None or given is None:
-            self._check_password(feed, role, given)
+            self._check_password(feed, role, given, other)
             return ALL
-        allowed = kind.authorize(feed, role, given)
+        try:
+            allowed = kind.authorize(feed, role, given)
+        except OutsideKey:
+            if other is None:
+                raise
+            allowed = kind.authorize(feed, other, given)
         if unrestricted:
             allowed.require_unrestricted()
         return allowed
@@ -284,14 +299,15 @@ class Guard:
     def _password_rights(self, feed: str, given: Credential | None) -> list[Role]:
         if self.open and not self.is_protected(feed):
             return [*Role]
+        scope = self._scope(feed)
         stored = {role: self._passwords(feed, role) for role in PASSWORD_ROLES}
         if given is None or given.bearer or not any(stored.values()):
             return []
         if not any(self.verifier.remembers(given.secret, each) for each in stored.values()):
-            self.failures.check(feed)
+            self.failures.check(scope)
         opened = {role for role in stored if self.verifier.matches(given.secret, stored[role])}
         if not opened:
-            self.failures.add(feed)
+            self.failures.add(scope)
         return [role for role in Role if password_role(role) in opened]
 
     def knows(self, given: Credential | None) -> bool:
@@ -315,11 +331,14 @@ class Guard:
             return None
         return next((each for each in self.bearers if each.knows(given)), None)
 
-    def _check_password(self, feed: str, role: Role, given: Credential | None) -> None:
+    def _check_password(
+        self, feed: str, role: Role, given: Credential | None, other: Role | None = None
+    ) -> None:
         is_protected = self.is_protected(feed)
         if self.open and not is_protected:
             return
         stored, name = self._passwords(feed, role), password_role(role).value
+        stored += self._passwords(feed, other) if other else ()
         if not stored:
             command = f"tidings feed password {name} --feed {public_name(feed)} {self.target}"
             if feed == HOST:
@@ -331,9 +350,10 @@ class Guard:
             raise WrongPassword(rule, field="password")
         if self.verifier.remembers(given.secret, stored):
             return
-        self.failures.check(feed)
+        scope = self._scope(feed)
+        self.failures.check(scope)
         if not self.verifier.matches(given.secret, stored):
-            self.failures.add(feed)
+            self.failures.add(scope)
             raise WrongPassword(f"is not a {name} password of the feed", field="password")
 
     def is_protected(self, feed: str) -> bool:
@@ -354,10 +374,18 @@ class Guard:
             rule = f"is open; its operator creates the first key with `{command}`"
             raise NoPasswordSet(rule, field="feed")
 
-    def check_host(self, role: Role, given: Credential | None, name: str | None = None) -> Allowed:
+    def check_host(
+        self,
+        role: Role,
+        given: Credential | None,
+        name: str | None = None,
+        *,
+        other: Role | None = None,
+    ) -> Allowed:
         """
         Return the rights of a caller that needs *role* at the host, for the feed *name* if any.
 
+        A credential with the role *other* is sufficient, too.
         `Allowed.feeds` of the result has the prefixes of the names that the caller may use.
 
         Raises:
@@ -365,22 +393,28 @@ class Guard:
             OutsideKey: the credential lacks the role, is restricted to a part of its feeds, or does
                 not permit *name*.
         """
-        allowed = self.check(HOST, role, given, unrestricted=True)
+        allowed = self.check(HOST, role, given, unrestricted=True, other=other)
         if name is not None and not allowed.permits(name):
             raise OutsideKey(f"does not permit the feed {name}")
         return allowed
 
     def _passwords(self, feed: str, role: Role) -> tuple[str, ...]:
+        """Return the hashes of the passwords that open *feed* for *role*."""
+        return passwords_of(self.profiles.profile(self._scope(feed)), role)
+
+    def _scope(self, feed: str) -> str:
         """
-        Return the hashes of the passwords that open *feed* for *role*.
+        Return the owner of the passwords that open *feed*: the feed or the host.
 
         The passwords of the host open only feeds without passwords. Otherwise a password that was
         replaced for the feed would still open it as a password of the host.
         """
         own = self.profiles.profile(feed)
-        if feed == HOST or own.read_passwords or own.ingest_passwords:
-            return passwords_of(own, role)
-        return passwords_of(self.profiles.profile(HOST), role)
+        return feed if own.read_passwords or own.ingest_passwords else HOST
+
+    def version(self, feed: str) -> int:
+        """Return a number that changes with the passwords of *feed* and of the host."""
+        return self.profiles.profile(feed).version + self.profiles.profile(HOST).version
 
     def check_held(self, feed: str, admission: Admission, since_ms: int, now_ms: int) -> None:
         """

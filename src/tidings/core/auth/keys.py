@@ -29,11 +29,12 @@ from tidings.core.errors import (
 )
 from tidings.core.model.feeds import HOST, NAME, NAME_RULE, public_name
 from tidings.core.model.filters import EVERYTHING, Filter, validate_values
+from tidings.core.model.timestamps import MS_MAX
 from tidings.core.settings.profiles import change, close
 from tidings.core.settings.values import Admission, Ended, with_ending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tidings.core.auth.guard import Credential, FailedAttemptLimiter
     from tidings.core.auth.quotas import RateLimiter
@@ -190,6 +191,8 @@ def validate_key(key: Key) -> Key:
     if key.rate < 0 or key.rate > limits.KEY_RATE_MAX:
         rule = f"must be 1 to {limits.KEY_RATE_MAX} requests a second, or 0 for no limit"
         raise InvalidSetting(rule, field="rate", value=key.rate)
+    if not 0 <= key.expires_ms <= MS_MAX:
+        raise InvalidSetting("must be before the year 10000", field="expires")
     if key.streams < 0 or key.streams > limits.KEY_STREAMS_MAX:
         rule = f"must be 1 to {limits.KEY_STREAMS_MAX} at once, or 0 for {limits.KEY_STREAMS}"
         raise InvalidSetting(rule, field="streams", value=key.streams)
@@ -209,6 +212,10 @@ def _check_prefixes(prefixes: tuple[str, ...]) -> None:
             raise InvalidSetting(f"a prefix of names {NAME_RULE}", field="feeds", value=prefix)
 
 
+def _has_all(right: Allowed, scope: str, key: Key) -> bool:
+    return not right.is_bounded and (scope != HOST or all(map(right.permits, key.feeds)))
+
+
 def covers(creator: Allowed, scope: str, key: Key) -> bool:
     """
     Return True if *creator*, which administers *scope*, may list and revoke *key*.
@@ -220,28 +227,32 @@ def covers(creator: Allowed, scope: str, key: Key) -> bool:
     return bool(key.feeds) and all(map(creator.permits, key.feeds))
 
 
-def within(wanted: Key, creator: Allowed, roles: Collection[Role], *, scope: str) -> Key:
+def within(wanted: Key, creator: Allowed, rights: Mapping[Role, Allowed], *, scope: str) -> Key:
     """
     Return *wanted*, a new key for *scope*, with at most the rights of its *creator*.
 
-    The creator has *roles* for all of *scope*. Limits that *wanted* does not set are those of the
-    creator.
+    *rights* are the rights of the creator at *scope* by role: each role of the key needs one that
+    permits all feeds of the key. Limits that *wanted* does not set are those of the creator.
 
     Raises:
         OutsideKey: the key would have more rights than its creator.
         InvalidSetting: a field breaks its rule, or the key would permit all feeds of the host.
     """
     validate_key(wanted)
-    missing = sorted(role.value for role in wanted.roles if role not in roles)
-    if missing:
-        rule = f"may not have {', '.join(missing)}, because the credential of the request has not"
-        raise OutsideKey(rule, field="roles")
     if scope == HOST and not wanted.feeds:
         rule = "must have a prefix; only `tidings keys create --host` creates a key for all feeds"
         raise InvalidSetting(rule, field="feeds")
     if not covers(creator, scope, wanted):
         rule = f"must begin with {' or '.join(creator.feeds)}, like those of your credential"
         raise OutsideKey(rule, field="feeds")
+    missing = sorted(
+        role.value
+        for role in wanted.roles
+        if role not in rights or not _has_all(rights[role], scope, wanted)
+    )
+    if missing:
+        rule = f"may not have {', '.join(missing)}, because the credential of the request has not"
+        raise OutsideKey(rule, field="roles")
     admission = creator.admission
     streams = wanted.streams or min(limits.KEY_STREAMS, creator.streams or limits.KEY_STREAMS)
     return replace(
@@ -306,7 +317,7 @@ class KeyRing:
         shown = parse(given.secret)
         scope, key = self._find(feed, shown) if shown else (feed, None)
         if shown is None or key is None or not key.matches(shown.secret):
-            self._failures.add(feed)
+            self._failures.add(scope)
             where = "this host" if feed == HOST else f"the feed {public_name(feed)}"
             raise WrongKey(f"is not a key of {where}", field="key")
         if key.revoked_ms:
@@ -395,18 +406,24 @@ class KeyRing:
         return key
 
 
+def _nothing(feed: str, name: str) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class KeyIssuer:
     """
     The creation, rotation and revocation of keys.
 
     The end of a key is recorded twice: in the key, so that new requests are rejected, and in the
-    feed's profile, so that open connections are closed (`settings.profiles`).
+    feed's profile, so that open connections are closed (`settings.profiles`). *on_change* is called
+    after each change of a key, with its feed and its id.
     """
 
     keys: KeyStore
     profiles: ProfileStore
     clock: Clock
+    on_change: Callable[[str, str], None] = _nothing
 
     def create(self, feed: str, given: PresentedKey, wanted: Key) -> Key:
         """
@@ -506,8 +523,11 @@ class KeyIssuer:
     def _change(self, feed: str, name: str, change: Callable[[Key], Key]) -> Key:
         for _ in range(_ATTEMPTS):
             wanted = change(self.find(feed, name))
-            if self.keys.save(feed, wanted):
-                return wanted
+            try:
+                if self.keys.save(feed, wanted):
+                    return wanted
+            finally:  # also after an error, because the write may have been done
+                self.on_change(feed, name)
         raise Unavailable(f"the key {name} kept changing; try again")
 
     def _note(self, feed: str, ended: Ended) -> None:

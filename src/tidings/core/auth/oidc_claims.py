@@ -22,6 +22,7 @@ from tidings.core.errors import InvalidFilter, InvalidSetting, OutsideKey
 from tidings.core.model.feeds import HOST, public_name
 from tidings.core.model.filters import EVERYTHING, Filter, validate_values
 from tidings.core.model.json_body import unique
+from tidings.core.model.timestamps import MS_MAX
 from tidings.core.settings.values import Admission
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def grant_of(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Al
         raise OutsideKey(rule, field="token")
     for grant in grants:
         _check_fields(grant)
-    until_ms = (int(claims["exp"]) + limits.TOKEN_LEEWAY_S) * 1000
+    until_ms = min((int(claims["exp"]) + limits.TOKEN_LEEWAY_S) * 1000, MS_MAX)
     if feed == HOST:
         return _at_host(grants, role, Admission(until_ms=until_ms), _who(claims))
     for grant in grants:
@@ -111,20 +112,30 @@ def _at_host(
     """
     Return the rights at the host: those of all grants with a prefix and without a bound.
 
+    A grant does not count if the first grant of the role on one of its feeds has a bound.
+
     Raises:
         OutsideKey: no grant gives the role at the host.
     """
-    prefixes = [
-        prefix
-        for grant in grants
-        if (prefix := _prefix_of(grant)) is not None
-        and _has_role(grant, role)
-        and _parse_bound(grant).is_everything
-    ]
+    prefixes: list[str] = []
+    bounded: list[str] = []  # the field `feed` of the grants with a bound so far
+    for grant in grants:
+        prefix = _prefix_of(grant)
+        if not _has_role(grant, role):
+            continue
+        if not _parse_bound(grant).is_everything:
+            bounded += [] if role in UNRESTRICTED_ROLES else [str(grant.get("feed", ""))]
+        elif prefix is not None and not any(_overlap(prefix, each) for each in bounded):
+            prefixes.append(prefix)
     if not prefixes:
         raise OutsideKey(f"has no grant of {role.value} at the host", field="token")
     feeds = () if "" in prefixes else tuple(prefixes)
     return Allowed(EVERYTHING, admission, principal, limits.KEY_STREAMS, feeds)
+
+
+def _overlap(prefix: str, feed: str) -> bool:
+    """Return True if the grant of *feed* is for a feed with *prefix*."""
+    return feed.startswith(prefix) or (feed.endswith(HOST) and prefix.startswith(feed[:-1]))
 
 
 def _prefix_of(grant: Mapping[str, Any]) -> str | None:

@@ -22,7 +22,7 @@ from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.model import timestamps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import TypeGuard
 
 EVENTS = ("insert", "update", "delete")
@@ -425,6 +425,18 @@ def parse_names(line: str) -> tuple[str, Sequence[str]]:
 def type_prefix(name: str) -> str:
     """Return the prefix of the keys of all objects of type *name*. No other keys have it."""
     return name.replace("%", "%25").replace("/", "%2F") + "/"
+
+
+def seek(types: Iterable[str] | None, key: str) -> str | None:
+    """
+    Return the place after *key* from which keys of *types* follow: *key* or the prefix of a type.
+
+    If *types* is None, all keys follow *key*. Return None if no key of *types* can follow.
+    """
+    if types is None:
+        return key
+    prefixes = sorted(map(type_prefix, types))
+    return next((max(each, key) for each in prefixes if key < each or key.startswith(each)), None)
 
 
 MARK = "change"

@@ -17,6 +17,7 @@ _NORMAL = re.compile(
 DAY_MS = 24 * 3600 * 1000
 _MAX_OFFSET_HOURS = 23
 _EPOCH, _MS = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
+MS_MAX = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MS  # the end of the year 9999
 
 
 def normal_form(text: str) -> str:
@@ -48,8 +49,8 @@ def normal_form(text: str) -> str:
 
 
 def from_ms(ms: int) -> str:
-    """Return the normal form of *ms* milliseconds since 1970."""
-    return _format(_EPOCH + ms * _MS)
+    """Return the normal form of *ms* milliseconds since 1970, at most the end of the year 9999."""
+    return _format(_EPOCH + min(ms, MS_MAX) * _MS)
 
 
 def to_ms(text: str) -> int:

@@ -23,7 +23,7 @@ from tidings.core.log.reader import PagesLost
 from tidings.core.model import cursors, filters
 from tidings.core.model.cursors import PAGE_END, START, Place
 from tidings.core.model.feeds import STATE
-from tidings.core.model.operations import parse_line
+from tidings.core.model.operations import parse_line, seek
 from tidings.core.replication.source import ALL, Selection, parse_share, select
 from tidings.core.replication.wire import ReplicationBatch, Rows, UpstreamStatus, encode_batch
 from tidings.core.settings.profiles import hit
@@ -185,19 +185,22 @@ class ReplicationReader:
         return self._fill(feed, _status_after(status, pages), pages, selection, size)
 
     def rows(self, feed: str, bucket: int, after: str | None, selection: Selection) -> Rows:
-        """Return the rows of *bucket* after the key *after*, as many as a reply holds."""
+        """
+        Return the rows of *bucket* after the key *after*, as many as a reply holds.
+
+        The reply continues after a row of the selected types, or before all rows of such a type, so
+        that it names no object outside the bound of the reader's key.
+        """
         # Read the status before the rows, so that the rows include all pages up to `status.state`.
-        status = self.status(feed)
+        status, types = self.status(feed), selection.filter.types
         wanted: list[Row] = []
-        size = 0
-        while size < limits.BATCH_BYTES:
-            rows = self.catch_up.states.read(feed, bucket, after)
-            if not rows:
-                return Rows(status, tuple(wanted), None)
-            after = rows[-1].key
+        size, place = 0, seek(types, after or "")
+        while place is not None and size < limits.BATCH_BYTES:
+            rows = self.catch_up.states.read(feed, bucket, place or None)
             wanted += [row for row in rows if wants(selection, row)]
             size += sum(len(row.key) + len(row.line) for row in rows)
-        return Rows(status, tuple(wanted), after)
+            place = seek(types, rows[-1].key) if rows else None
+        return Rows(status, tuple(wanted), place)
 
     def status(self, feed: str) -> UpstreamStatus:
         """
@@ -310,11 +313,15 @@ def _status_after(status: UpstreamStatus, pages: Sequence[Page]) -> UpstreamStat
 
 
 def _select(page: Page, selection: Selection, left: Left | None) -> tuple[Page, int]:
-    """Return the selected part of *page*, unpacked, and the number of operations left out."""
+    """
+    Return the selected part of *page*, unpacked, and the number of operations left out.
+
+    Operations outside the bound of the reader's key are not counted.
+    """
     if selection.is_everything:
         return replace(page, body=page.text), 0
     chosen = select(page, selection, left)
-    return chosen, len(page.lines) - len(chosen.lines)
+    return chosen, sum(map(selection.is_within_bound, page.lines)) - len(chosen.lines)
 
 
 def _head_bytes(status: UpstreamStatus) -> int:

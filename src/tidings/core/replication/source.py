@@ -88,13 +88,15 @@ class Selection:
     The part of a feed to copy.
 
     An entry without an object (`has_object`) is in every share, but is copied only if *filter*
-    selects everything. An entry that records an erasure is always copied. If *filter* names
-    parents, it also selects operations that remove these parents from an object, so that the copy
-    removes the object.
+    selects everything. An entry that records an erasure is copied even if *filter* and *share* do
+    not select its object, but only if it is within *bound*, the bound of the reader's key. If
+    *filter* names parents, it also selects operations that remove these parents from an object, so
+    that the copy removes the object.
     """
 
     filter: Filter = EVERYTHING
     share: Share | None = None
+    bound: Filter = EVERYTHING
 
     @property
     def is_everything(self) -> bool:
@@ -107,7 +109,7 @@ class Selection:
         *left* are the parents that the operation removed, or None if they are unknown.
         """
         if is_erasure(line):
-            return line
+            return line if self.is_within_bound(line) else None
         if not has_object(line):
             return line if self.filter.is_everything else None
         if not (self.filter.leave or self.filter.may_match(line)):
@@ -118,6 +120,9 @@ class Selection:
         if self.filter.matches(operation):
             return line
         return as_event(line, "delete") if self.filter.left_by(operation, left) else None
+
+    def is_within_bound(self, line: str) -> bool:
+        return self.bound.is_everything or self.bound.matches(parse_line(line))
 
 
 ALL = Selection()

@@ -15,14 +15,23 @@ from tidings.core import limits
 from tidings.core.auth.guard import READ, READ_ALL
 from tidings.core.auth.quotas import free
 from tidings.core.errors import InvalidCursor, InvalidFilter
-from tidings.core.model.operations import data_of, event_of, object_key, parse_line, type_prefix
+from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.core.model.operations import (
+    data_of,
+    event_of,
+    object_key,
+    parse_line,
+    seek,
+    type_prefix,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tidings.core.auth.guard import Credential, Guard
     from tidings.core.auth.quotas import Charges
     from tidings.core.model.feeds import FeedNames
-    from tidings.core.model.filters import Filter
-    from tidings.core.state.rows import Lines, StateStore
+    from tidings.core.state.rows import StateStore
     from tidings.core.triton.registration import Registry
 
 _AFTER = re.compile(r"([0-9]{1,3})/(.*)", re.DOTALL | re.ASCII)
@@ -50,6 +59,24 @@ class ObjectPage:
     def add(self, line: str) -> None:
         self.objects.append(data_of(line))
         self.size += len(line)
+
+    def take(self, lines: Sequence[str], wanted: Filter) -> str:
+        """
+        Add the existing objects of *lines* that *wanted* selects, until the page is full.
+
+        Return the key of the last object that *wanted* selects, or "" if there is none.
+        """
+        last = ""
+        self.read += sum(map(len, lines))
+        for line in lines:
+            operation = parse_line(line)
+            if wanted.matches(operation):
+                last = object_key(operation)
+                if event_of(line) != "delete":
+                    self.add(line)
+            if self.full:
+                break
+        return last
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +129,23 @@ class ChangeFeeds:
         """
         feed = self.feeds.key(name)
         allowed = READ.admit(self.guard, feed, given)
-        bucket, key = _place(after)
-        page, prefix = ObjectPage(), type_prefix(kind) if kind else ""
-        for _ in range(limits.OBJECTS_READS_MAX):
-            read = self.states.lines(feed, bucket, max(key, prefix) or None)
-            last = _take(page, read, prefix, allowed.bound)
-            bucket, key = (bucket, last) if last else (bucket + 1, "")
-            if page.full or bucket == limits.BUCKETS:
+        wanted = allowed.narrow(Filter(frozenset((kind,))) if kind else EVERYTHING)
+        page, reads = ObjectPage(), 0
+        # The next page continues at *shown*, which names no object outside the bound of the key.
+        bucket, key = start = shown = _place(after)
+        while bucket < limits.BUCKETS and not page.full:
+            place = seek(wanted.types, key)
+            read = None if place is None else self.states.lines(feed, bucket, place or None)
+            last = page.take(read.lines, wanted) if read else ""
+            shown = (bucket, last) if last else shown
+            key = (read.after if read else None) or ""
+            if not key and not page.full:
+                bucket, key = shown = bucket + 1, ""
+            reads += 1
+            if reads >= limits.OBJECTS_READS_MAX and shown != start:
                 break
         self.charges(feed, allowed.admission).add(page.read)
-        page.after = None if bucket == limits.BUCKETS else f"{bucket}/{key}"
+        page.after = None if shown[0] == limits.BUCKETS else f"{shown[0]}/{shown[1]}"
         return page
 
     def one(self, name: str, kind: str, object_id: str, given: Credential | None) -> ObjectPage:
@@ -141,22 +175,3 @@ def _place(after: str) -> tuple[int, str]:
     if given is None or int(given[1]) >= limits.BUCKETS:
         raise InvalidCursor("must be the value from the previous page", field="after", value=after)
     return int(given[1]), given[2]
-
-
-def _take(page: ObjectPage, read: Lines, prefix: str, bound: Filter) -> str:
-    """
-    Add the existing objects of *read* that are within *bound*, until *page* is full.
-
-    Return the key after which the next read begins, or "" at the end of the bucket.
-    """
-    page.read += sum(map(len, read.lines))
-    for line in read.lines:
-        operation = parse_line(line)
-        key = object_key(operation)
-        if not key.startswith(prefix):
-            return ""
-        if event_of(line) != "delete" and bound.matches(operation):
-            page.add(line)
-        if page.full:
-            return key
-    return read.after or ""

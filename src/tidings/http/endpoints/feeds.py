@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.auth.guard import Role
-from tidings.core.errors import InvalidFeed, InvalidSetting, OutsideKey, parse_field
+from tidings.core.errors import InvalidFeed, InvalidSetting, parse_field
 from tidings.core.feeds.access import admit
 from tidings.core.feeds.records import DELETED, DELETING
 from tidings.core.model.json_body import object_from
@@ -18,7 +18,7 @@ from tidings.http.endpoints.erasures import caller
 from tidings.http.routes import FEED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from tidings.core.auth.guard import Allowed, Guard
     from tidings.core.feeds.records import FeedRecord, Removal
@@ -85,45 +85,36 @@ class FeedRouter:
 
     def _show(self, request: Request) -> Answer:
         record = self.feeds.show(request.feed)
+        given = request.credential
+        # A key that only creates and deletes feeds can follow the removal of a feed.
         if record.is_live:
-            self._admit_read(lambda role: self._check(record.key, role, request))
+            self.guard.check(record.key, Role.READ, given, unrestricted=True, other=Role.ADMIN)
         else:
-            self._admit_read(
-                lambda role: self.guard.check_host(role, request.credential, record.name)
-            )
+            self.guard.check_host(Role.READ, given, record.name, other=Role.ADMIN)
         return json_answer(200, self._describe(record))
 
     def _list(self, request: Request) -> Answer:
         query = request.query
-        allowed = self._admit_read(lambda role: self.guard.check_host(role, request.credential))
+        allowed = self.guard.check_host(Role.READ, request.credential, other=Role.ADMIN)
         _check_query(query, "after", "limit", "deleted")
         most = limits.FEEDS_LISTED
         limit = parse_field(query.get("limit", str(most)), "limit", 1, most, InvalidFeed)
         with_deleted = _switch(query, "deleted")
-        found = self.feeds.list(query.get("after", ""), limit)
-        shown = [
-            record_document(each)
-            for each in found
-            if allowed.permits(each.name) and (with_deleted or each.state != DELETED)
-        ]
+        found = self._permitted(allowed, query.get("after", ""), limit)
+        shown = [record_document(each) for each in found if with_deleted or each.state != DELETED]
         # An answer with fewer feeds is not the last one, because feeds that are not shown count.
         after = found[-1].name if len(found) >= limit else None
         return json_answer(200, {"feeds": shown, "next": after})
 
-    def _check(self, key: str, role: Role, request: Request) -> Allowed:
-        return self.guard.check(key, role, request.credential, unrestricted=True)
-
-    @staticmethod
-    def _admit_read(check: Callable[[Role], Allowed]) -> Allowed:
-        """
-        Return the rights of a caller that may read or administer, by *check* for one role.
-
-        So a key that only creates and deletes feeds can follow the removal of a feed.
-        """
-        try:
-            return check(Role.READ)
-        except OutsideKey:
-            return check(Role.ADMIN)
+    def _permitted(self, allowed: Allowed, after: str, limit: int) -> list[FeedRecord]:
+        """Return at most *limit* records above *after* by name, only those that *allowed* names."""
+        found: list[FeedRecord] = []
+        for prefix in sorted(allowed.feeds) or [""]:
+            if len(found) < limit:
+                part = self.feeds.list(max(after, _before(prefix)), limit - len(found))
+                found += [each for each in part if each.name.startswith(prefix)]
+                after = found[-1].name if found else after
+        return found
 
     def _admit_change(self, request: Request) -> Allowed:
         directory, given = self.feeds.directory, request.credential
@@ -163,6 +154,11 @@ def removal_document(removal: Removal) -> Document:
         "tables": removal.tables,
         "removed": dict(removal.counts),
     }
+
+
+def _before(prefix: str) -> str:
+    """Return a text that is above all names below *prefix*, and below all names that have it."""
+    return f"{prefix[:-1]}{chr(ord(prefix[-1]) - 1)}~" if prefix else ""
 
 
 def _time(ms: int) -> str | None:

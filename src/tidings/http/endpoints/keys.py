@@ -77,9 +77,8 @@ class KeyRouter:
         self.guard.require_protected(scope)
         charged = replace(given, is_charged=True) if given else None
         rights = self.guard.rights(scope, charged)
-        roles = {role for role, right in rights.items() if not right.is_bounded}
         presented = fresh(self.new_key)
-        made = self.issuer.create(scope, presented, within(wanted, allowed, roles, scope=scope))
+        made = self.issuer.create(scope, presented, within(wanted, allowed, rights, scope=scope))
         shown = key_document(scope, made, self.issuer.clock())
         return json_answer(201, {"key": presented.encode(), **shown})
 

@@ -402,7 +402,9 @@ class ReplicationApp(WaitingList):
 def restrict(requested: Requested, allowed: Allowed) -> Requested:
     """Return *requested*, restricted to the data in *allowed*."""
     selection = requested.selection
-    return replace(requested, selection=replace(selection, filter=allowed.narrow(selection.filter)))
+    narrowed = allowed.narrow(selection.filter)
+    selection = replace(selection, filter=narrowed, bound=allowed.bound)
+    return replace(requested, selection=selection)
 
 
 def _number(text: str) -> int:

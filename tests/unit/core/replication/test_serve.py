@@ -308,7 +308,7 @@ def test_rows_go_on_where_they_are_many(scene: Scene, teller: ReplicationReader)
             after, replies = rows.after, replies + 1
             assert len(encode_rows(rows).encode()) < limits.BATCH_BYTES_MAX
         assert len(set(keys)) == len(keys) == count
-        assert replies > 1
+        assert replies > 1 or not keys  # rows of other types are not read, and not named
 
 
 def test_what_is_asked() -> None:
