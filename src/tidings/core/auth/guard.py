@@ -299,7 +299,7 @@ class Guard:
     def _password_rights(self, feed: str, given: Credential | None) -> list[Role]:
         if self.open and not self.is_protected(feed):
             return [*Role]
-        scope = self._scope(feed)
+        scope = self.scope(feed)
         stored = {role: self._passwords(feed, role) for role in PASSWORD_ROLES}
         if given is None or given.bearer or not any(stored.values()):
             return []
@@ -350,7 +350,7 @@ class Guard:
             raise WrongPassword(rule, field="password")
         if self.verifier.remembers(given.secret, stored):
             return
-        scope = self._scope(feed)
+        scope = self.scope(feed)
         self.failures.check(scope)
         if not self.verifier.matches(given.secret, stored):
             self.failures.add(scope)
@@ -400,9 +400,9 @@ class Guard:
 
     def _passwords(self, feed: str, role: Role) -> tuple[str, ...]:
         """Return the hashes of the passwords that open *feed* for *role*."""
-        return passwords_of(self.profiles.profile(self._scope(feed)), role)
+        return passwords_of(self.profiles.profile(self.scope(feed)), role)
 
-    def _scope(self, feed: str) -> str:
+    def scope(self, feed: str) -> str:
         """
         Return the owner of the passwords that open *feed*: the feed or the host.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidings.core.auth.guard import Role
 from tidings.core.auth.passwords import check_password
-from tidings.core.errors import InvalidRelay, NotChained, Rejected
+from tidings.core.errors import InvalidRelay, NotChained, OutsideKey, Rejected
 from tidings.core.model.json_body import object_from
 from tidings.http.answers import json_answer
 from tidings.http.routes import NEEDS
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 _BELOW = "/feeds/{feed}/relay"
+_FORBIDDEN = 403
 
 
 class RelayPasswords(Protocol):
@@ -59,17 +61,22 @@ class ReplicaRouter:
         """
         credential = request.credential
         relays: list[dict[str, Any]] = []
-        refused: Rejected | None = None
+        refused: set[int] = set()
+        wrong: set[str] = set()  # the owners of passwords that were compared: a guess counts once
         for feed in self._control.feeds.all_keys():
+            scope = feed if self._guard.knows(credential) else self._guard.scope(feed)
             try:
-                NEEDS[request.route].admit(self._guard, feed, credential)
+                if scope not in wrong:
+                    NEEDS[request.route].admit(self._guard, feed, credential)
+                    relays.append(self._control.summary(feed))
             except Rejected as error:
-                if refused is None or error.status > refused.status:
-                    refused = error  # the feed to which the key belongs has the highest status
-                continue
-            relays.append(self._control.summary(feed))
-        if refused is not None and not relays:
-            raise refused
+                refused.add(error.status)
+                wrong.add(scope)
+        if refused and not relays:
+            # The error names no feed, because the credential may see none.
+            if _FORBIDDEN in refused:
+                raise OutsideKey("permits to read no whole feed of this host")
+            self._guard.check_host(Role.READ, credential)
         return {"relays": relays}
 
     def _show(self, request: Request) -> Document:

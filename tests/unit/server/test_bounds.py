@@ -1,0 +1,304 @@
+"""
+Each route and transport with each kind of credential, on a feed with marked objects outside of it.
+
+The table consists of the routes themselves, so that a new route is in it by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from jwt.algorithms import ECAlgorithm
+
+from tests.functions.authorization import RouteRequest, requests
+from tests.functions.test_oidc import EC
+from tests.unit.server.test_crashes import hosted
+from tidings.core import limits
+from tidings.core.auth.guard import Role
+from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
+from tidings.core.auth.passwords import hash_password
+from tidings.core.model.feeds import HOST
+from tidings.core.model.filters import Filter
+from tidings.core.settings.profiles import Profile
+from tidings.core.state.rows import bucket_of
+from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES, HttpRoute
+from tidings.server.app import ServerApp
+from tidings.server.host import Host, now_ms
+
+# In the type, id, data, parents, tags and so on of objects outside the bound by type, outside that
+# by parent, and outside of both.
+OTHER_TYPE, OTHER_PARENT, MARK = MARKS = ("qzxtype", "qzxparent", "qzxboth")
+HIDDEN = "qzxfeed"  # in the names of feeds; the status names feeds to every client (PROTOCOL 9.4)
+PATIENCE_S = 10.0
+PUB, MINE = Filter(frozenset({"pub", "stream"})), Filter(parents=frozenset({"p/mine"}))
+BOTH = Filter(PUB.types, MINE.parents)
+PASSWORD, LATER = "the first password", "the second password"
+# Cursors of the beginning of the log and of a copy of everything, and a text of the last event.
+LAST = {"0000000000000000007fffff": '"own19"', "0": '"live"'}
+EVERY = tuple(Role)
+# The marks that a credential may see; others may see none.
+VISIBLE = {"type": OTHER_PARENT, "parent": OTHER_TYPE}
+# Each by its name: the roles, and other fields of a key of the feed main or of the host.
+KEYS: dict[str, tuple[tuple[Role, ...], dict[str, Any]]] = {
+    "a type": ((Role.READ, Role.INGEST), {"bound": PUB}),
+    "a parent": ((Role.READ, Role.INGEST), {"bound": MINE}),
+    "both": ((Role.READ, Role.INGEST), {"bound": BOTH}),
+    "a producer": ((Role.INGEST,), {}),
+    "revoked": (EVERY, {}),
+    "expired": (EVERY, {"expires_ms": 1}),
+    "another feed": (EVERY, {}),
+    "a prefix of the host": (EVERY, {"feeds": ("team-",)}),
+    "a key of the host by type": ((Role.READ,), {"feeds": ("ma",), "bound": PUB}),
+}
+VARIANTS = (
+    "",
+    "types=pub&erasures=true&leave=true&trace=true",
+    "types=*&ids=*&parents=p/mine&share=mod:1:0&size=4194304",
+    "limit=1&after=&from=oldest&deleted=true&tag=p/mine&type=pub",
+    "limit=1&after=0/a&since=0&host=true&type=zzz&id=taken",
+    "after=a&bucket={bucket}&why=x&by=y&live=sse&offset=-1&confirm=a",
+    "bucket={bucket}&types=pub&limit=1&after=m&offset=-1&cursors=true",
+)
+SETTINGS = {
+    "TIDINGS_FEEDS": "main,other",
+    "TIDINGS_OPEN": "false",
+    "TIDINGS_OIDC": '{"issuer":"http://127.0.0.1/i","audience":"tidings","claim":"g"}',
+}
+STREAM_NAME = "/feeds/main/v1/stream/own"
+
+
+def secret(name: str) -> PresentedKey:
+    return PresentedKey(f"{[*KEYS].index(name):012}", "s" * 32)
+
+
+def basic(password: str) -> str:
+    return f"Basic {base64.b64encode(f'x:{password}'.encode()).decode()}"
+
+
+def token(grants: list[dict[str, Any]], expires_s: float = 3600) -> str:
+    claims = {"iss": "http://127.0.0.1/i", "aud": "tidings", "sub": "s", "g": grants}
+    signed = {**claims, "exp": int(time.time() + expires_s)}
+    return jwt.encode(signed, EC, algorithm="ES256", headers={"kid": "one"})
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each list have a continuation, and let streams last."""
+    for name in ("READ_PAGES_BYTES_MAX", "BATCH_BYTES", "OBJECTS_MAX", "OBJECTS_READS_MAX"):
+        monkeypatch.setattr(limits, name, 2)
+    for name in ("STREAM_LIVE_S", "STREAM_WAIT_S", "CHANGES_BLOCK_S_MAX", "BATCH_BLOCK_S_MAX"):
+        monkeypatch.setattr(limits, name, 10_000)
+    monkeypatch.setattr(limits, "MISSES_MAX", 10**6)
+    document = json.loads(ECAlgorithm.to_jwk(EC.public_key()))
+    found = {"jwks_uri": "http://127.0.0.1/keys", "keys": [{**document, "kid": "one"}]}
+    monkeypatch.setattr(Host, "ask_issuer", property(lambda self: lambda url: found))
+
+
+@dataclass
+class Call:
+    """A request to *app*, with everything that was received until now."""
+
+    app: ServerApp
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str = ""
+    until: tuple[str, ...] = ("event: live", '"upToDate":true', '"error"')
+    said: str = ""
+    status: int = 0
+
+    async def __aenter__(self) -> Call:
+        self.incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.news = asyncio.Event()
+        is_socket = self.method == "WEBSOCKET"
+        if is_socket:
+            self.incoming.put_nowait({"type": "websocket.connect"})
+            self.incoming.put_nowait({"type": "websocket.receive", "text": self.body})
+        else:
+            self.incoming.put_nowait({"type": "http.request", "body": self.body.encode()})
+        sent = {"host": "localhost", "accept-encoding": "identity", **self.headers}
+        scope = {
+            "type": "websocket" if is_socket else "http",
+            "method": self.method,
+            "path": self.path,
+            "raw_path": self.path.encode(),
+            "query_string": self.query.encode(),
+            "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
+        }
+        self.task = asyncio.ensure_future(self.app(scope, self.incoming.get, self.take))
+        return self
+
+    async def take(self, message: Any) -> None:
+        self.status = message.get("status", self.status)
+        head = b"\n".join(b": ".join(pair) for pair in message.get("headers", ()))
+        self.said += head.decode() + message.get("body", b"").decode() + message.get("text", "")
+        self.news.set()
+
+    async def ended(self) -> Call:
+        """Return when the answer is complete, or has one of the texts *until*."""
+        end_s = time.monotonic() + PATIENCE_S
+        while not (self.task.done() or any(text in self.said for text in self.until)):
+            assert time.monotonic() < end_s, self
+            self.news.clear()
+            news = asyncio.ensure_future(self.news.wait())
+            await asyncio.wait({self.task, news}, timeout=1, return_when=asyncio.FIRST_COMPLETED)
+            news.cancel()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        is_socket = self.method == "WEBSOCKET"
+        gone = {"type": "websocket.disconnect", "code": 1000} if is_socket else None
+        self.incoming.put_nowait(gone or {"type": "http.disconnect"})
+        await asyncio.wait({self.task}, timeout=PATIENCE_S)
+        self.task.result()
+
+
+def request_of(route: HttpRoute) -> RouteRequest:
+    """Return the request for *route* of the table of permissions, or one for a new route."""
+    known = {each.route.key: each for each in requests()}
+    parameters = {"feed": "main", "name": "own", "id": "1", "action": "x", "part": "id"}
+    return known.get(route.key) or RouteRequest(route, 0, route.need, parameters)
+
+
+def operation(kind: str, name: str, data: str, *parents: str) -> dict[str, Any]:
+    return {"event": "update", "type": kind, "id": name, "data": data, "parents": parents}
+
+
+async def done(app: ServerApp, method: str, path: str, body: object, key: str) -> Call:
+    kind = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+    async with Call(app, method, path, "", kind, json.dumps(body)) as call:
+        await call.ended()
+    assert 200 <= call.status < 300, call.said
+    return call
+
+
+async def fill(host: Host, app: ServerApp) -> None:
+    """Store objects and everything else, inside and outside of the bounds, as an administrator."""
+    issuer = KeyIssuer(host.stores.keys, host.profiles, now_ms)
+    past = KeyIssuer(host.stores.keys, host.profiles, lambda: 0)
+    admin = PresentedKey("a" * 12, "s" * 32)
+
+    def credentials() -> None:
+        hashed = hash_password(PASSWORD, salt=b"1" * 16, now_ms=0)
+        host.profiles.save("main", Profile(leave=True, read_passwords=(hashed,)))
+        for scope in (HOST, "main"):
+            issuer.create(scope, admin, Key("", "", frozenset(EVERY), label=MARK))
+        for name, (roles, fields) in KEYS.items():
+            scope = HOST if "feeds" in fields else "other" if name == "another feed" else "main"
+            wanted = Key("", "", frozenset(roles), **fields)
+            (past if name == "expired" else issuer).create(scope, secret(name), wanted)
+        issuer.revoke("main", secret("revoked").id)
+
+    await asyncio.to_thread(credentials)
+    feed = "/feeds/main"
+    outside = operation(MARK, f"{MARK}0", MARK, f"p/{MARK}")
+    bodies: list[tuple[str, str, object]] = [
+        *(("PUT", f"/feeds/{name}", {}) for name in (f"a-{HIDDEN}", f"zz-{HIDDEN}", "team-x")),
+        ("POST", f"{feed}/changes", {"data": MARK, "tags": [MARK]}),
+        ("PUT", f"{feed}/consumers/own", {"types": [MARK]}),
+        ("PUT", f"{feed}/hooks/mine", {"url": f"https://{MARK}.example"}),
+        ("PUT", STREAM_NAME, [1]),
+        ("POST", f"{feed}/ops", outside),
+        ("POST", f"{feed}/erasures", {"type": MARK, "id": f"{MARK}0", "reason": MARK}),
+        ("POST", f"{feed}/ops", {**outside, "id": f"{MARK}1", "event": "delete"}),
+    ]
+    for number in range(20):
+        operations = [
+            operation(MARK, f"{MARK}{number + 2}", MARK, f"p/{MARK}"),
+            operation("pub", f"{OTHER_PARENT}{number}", OTHER_PARENT, f"p/{OTHER_PARENT}"),
+            operation(OTHER_TYPE, f"{OTHER_TYPE}{number}", OTHER_TYPE, "p/mine"),
+            operation("pub", f"own{number}", "1", "p/mine"),
+        ]
+        bodies.append(("POST", f"{feed}/ops", operations))
+    for method, path, body in bodies:
+        await done(app, method, path, body, admin.encode())
+    await asyncio.to_thread(host.sweep)
+    reader = host.catch_up.reader
+    while reader.checkpoints.checkpoints("main").get("state", 0) < host.stores.log.head("main"):
+        await asyncio.sleep(0.01)
+
+
+def credentials() -> Iterator[tuple[str, str]]:
+    """Yield the name and the header of each credential."""
+    bounds = {"types": [*(PUB.types or ())]}
+    yield "anonymous", ""
+    yield "a wrong password", basic("wrong")
+    for name in KEYS:
+        yield name, f"Bearer {secret(name).encode()}"
+    yield "a key with a wrong secret", f"Bearer tdk_{'a' * 12}_{'x' * 32}"
+    yield "a token by type", f"Bearer {token([{'feed': 'ma*', 'roles': ['read'], **bounds}])}"
+    yield "a token of a prefix", f"Bearer {token([{'feed': 'team-*', 'roles': ['admin', 'read']}])}"
+    yield "an old token", f"Bearer {token([{'feed': '*', 'roles': ['admin', 'read']}], -3600)}"
+
+
+def calls(route: HttpRoute, app: ServerApp, given: str, *, all_variants: bool) -> Iterator[Call]:
+    """Yield the requests of *route* with the header *given*."""
+    asked = request_of(route)
+    headers = {"content-type": asked.kind, "authorization": given}
+    body = asked.body.replace('"type":"video","id":"x"', f'"type":"pub","id":"{OTHER_PARENT}1"')
+    buckets = [bucket_of(f"{name}/{name}{number}") for name in MARKS for number in (2, 3)]
+    variants = VARIANTS if all_variants and route.method == "GET" else VARIANTS[:1]
+    path = asked.path.replace("/nobody", "/own")
+    if route.function == "stream":
+        for cursor, last in LAST.items():
+            for accept, query in (("text/event-stream", ""), ("application/x-ndjson", VARIANTS[1])):
+                headers |= {"accept": accept, "last-event-id": cursor}
+                until = (last, "event: live", '"error"')
+                yield Call(app, "GET", path, query, {**headers}, until=until)
+        return
+    for variant in variants:
+        for bucket in buckets if "{bucket}" in variant and path.endswith("rows") else buckets[:1]:
+            query = variant.format(bucket=bucket) or asked.query
+            yield Call(app, asked.method, path, query, headers, body)
+
+
+def messages(app: ServerApp, given: str) -> Iterator[Call]:
+    """Yield the messages of WebSockets with the credential of the header *given*."""
+    password = given.rpartition(" ")[2]
+    wanted = {"password": password, "leave": True, "erasures": True}
+    for more in ({}, {"parents": ["p/mine"]}, {"types": ["pub"]}):
+        for cursor, last in LAST.items():
+            body = json.dumps({"action": "resume", "cursor": cursor, **wanted, **more})
+            yield Call(app, "WEBSOCKET", "/ws", body=body, until=(last, '"error"'))
+    kind = {"resource": "pub", "subResources": []}
+    body = json.dumps({"instance": "i", "password": password, "changeKind": kind})
+    yield Call(app, "WEBSOCKET", "/ws", body=body)
+
+
+def test_nothing_outside_a_bound_is_in_any_answer(tmp_path: Path) -> None:
+    """Not in a body, header, continuation, count, error or event, on any transport."""
+
+    async def play() -> None:
+        async with hosted(tmp_path / "feed.db", **SETTINGS) as (host, app):
+            await fill(host, app)
+            for name, given in credentials():
+                seen = next((mark for word, mark in VISIBLE.items() if name.endswith(word)), "")
+                bounded = bool(seen) or name == "both"
+                for route in (*HTTP_ROUTES, *SERVER_ROUTES):
+                    for each in calls(route, app, given, all_variants=bounded):
+                        await check(each, name, seen)
+                for each in messages(app, given):
+                    await check(each, name, seen)
+
+    asyncio.run(play())
+
+
+async def check(asked: Call, name: str, seen: str) -> None:
+    async with asked as call:
+        await call.ended()
+    hidden = () if call.path.endswith("/status") else (HIDDEN,)
+    marks = [mark for mark in (*MARKS, *hidden) if mark in call.said.lower() and mark != seen]
+    assert not marks, (name, call.method, call.path, call.query, call.body, call.said)
+    assert call.status != 500, (name, call.method, call.path, call.query, call.said)
+    if call.path.endswith("/pages") and "types=" not in call.query and "{" in call.said:
+        assert '"filtered":0' in call.said or '"error"' in call.said, (name, call.said)
