@@ -11,8 +11,8 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
@@ -24,6 +24,7 @@ from tidings.aws.config.settings import WrongSetting
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.auth.oidc_claims import Issuer
 from tidings.core.errors import OutsideKey, Unavailable, WrongKey
+from tidings.core.model.timestamps import MS_MAX
 from tidings.http.outbound.credentials import (
     ASK_AGAIN_S,
     KEYS_AGE_S,
@@ -59,7 +60,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
-        keys = [{**key, "kid": name} for name, key in self.server.keys.items()]
+        keys = [
+            {**key, **({"kid": name} if name else {})} for name, key in self.server.keys.items()
+        ]
         told = {"keys": keys} if self.path == "/keys" else {"jwks_uri": f"{self.server.url}/keys"}
         self.send_response(self.server.status)
         self.end_headers()
@@ -145,6 +148,8 @@ def minutes(count: int) -> int:
         lambda p: token(p)[:-8] + "AAAAAAAA",
         lambda p: token(p).rpartition(".")[0] + ".",
         lambda p: "eyJh.eyJh.",
+        lambda p: token(p, groups=["0" * 36] * 300),
+        lambda p: token(p, exp=float("inf")),
     ],
     ids=[
         "another audience",
@@ -162,6 +167,8 @@ def minutes(count: int) -> int:
         "a wrong signature",
         "a cut signature",
         "no token",
+        "too long",
+        "an infinite time",
     ],
 )
 def test_a_token_that_is_not_the_issuers_for_us_is_refused(
@@ -174,6 +181,59 @@ def test_a_token_that_is_not_the_issuers_for_us_is_refused(
     with pytest.raises(WrongKey) as refused:
         tokens.authorize("main", Role.READ, shown(text))
     assert text not in json.dumps(refused.value.body())
+
+
+P384, P521 = (ec.generate_private_key(each) for each in (ec.SECP384R1(), ec.SECP521R1()))
+ED = ed25519.Ed25519PrivateKey.generate()
+JWKS = {
+    **{f"rsa {bits}": RSAAlgorithm.to_jwk(RSA.public_key()) for bits in (256, 384, 512)},
+    **{key.curve.name: ECAlgorithm.to_jwk(key.public_key()) for key in (EC, P384, P521)},
+    "ed": OKPAlgorithm.to_jwk(ED.public_key()),
+}
+UNUSABLE: dict[str, Any] = {
+    "post-quantum": {"kty": "AKP", "alg": "ML-DSA-65", "pub": "AAAA"},
+    "shared": {"kty": "oct", "k": "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"},
+    "broken": {"kty": "RSA", "n": "!!!", "e": "AQAB"},
+    "listed": {"kty": ["RSA"]},
+}
+
+
+@pytest.mark.parametrize("names_algorithm", [False, True])
+@pytest.mark.parametrize(
+    ("key", "kid", "alg"),
+    [
+        *(
+            (RSA, f"rsa {bits}", f"{kind}{bits}")
+            for bits in (256, 384, 512)
+            for kind in ("RS", "PS")
+        ),
+        (EC, "secp256r1", "ES256"),
+        (P384, "secp384r1", "ES384"),
+        (P521, "secp521r1", "ES512"),
+        (ED, "ed", "EdDSA"),
+    ],
+)
+def test_every_algorithm_is_accepted(
+    tokens: Tokens, provider: IdentityProvider, key: Any, kid: str, alg: str, names_algorithm: bool
+) -> None:
+    """Whether the issuer's key names it or not, and next to keys that are unusable (P10.8)."""
+    provider.keys = {name: json.loads(text) for name, text in JWKS.items()} | UNUSABLE
+    if names_algorithm:
+        provider.keys[kid]["alg"] = alg
+    given = shown(token(provider, key=key, alg=alg, kid=kid, iat=minutes(5), exp=10**50))
+
+    assert tokens.authorize("main", Role.READ, given).admission.until_ms == MS_MAX
+    with pytest.raises(WrongKey):  # a key is used only with the algorithms of its kind
+        tokens.authorize("main", Role.READ, shown(token(provider, key=RSA, kid="ed")))
+
+
+@pytest.mark.parametrize("named", ["", "one"])
+@pytest.mark.parametrize("kid", ["", "one"])
+def test_a_single_key_need_not_be_named(
+    tokens: Tokens, provider: IdentityProvider, named: str, kid: str
+) -> None:
+    provider.keys = {named: provider.keys["one"]}
+    assert tokens.authorize("main", Role.READ, shown(token(provider, kid=kid)))
 
 
 @pytest.mark.parametrize("moment", [{"exp": -30}, {"nbf": 30}])

@@ -11,7 +11,8 @@ import base64
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,13 @@ from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
 from tidings.core.auth.passwords import hash_password
+from tidings.core.durable_streams.messages import TYPE
 from tidings.core.model.feeds import HOST
 from tidings.core.model.filters import Filter
 from tidings.core.settings.profiles import Profile
 from tidings.core.state.rows import bucket_of
 from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES, HttpRoute
+from tidings.server import host as host_module
 from tidings.server.app import ServerApp
 from tidings.server.host import Host, now_ms
 
@@ -38,8 +41,8 @@ from tidings.server.host import Host, now_ms
 # by parent, and outside of both.
 OTHER_TYPE, OTHER_PARENT, MARK = MARKS = ("qzxtype", "qzxparent", "qzxboth")
 HIDDEN = "qzxfeed"  # in the names of feeds; the status names feeds to every client (PROTOCOL 9.4)
-PATIENCE_S = 10.0
-PUB, MINE = Filter(frozenset({"pub", "stream"})), Filter(parents=frozenset({"p/mine"}))
+PATIENCE_S = 100.0
+PUB, MINE = Filter(frozenset({"pub", TYPE})), Filter(parents=frozenset({"p/mine"}))
 BOTH = Filter(PUB.types, MINE.parents)
 PASSWORD, LATER = "the first password", "the second password"
 # Cursors of the beginning of the log and of a copy of everything, and a text of the last event.
@@ -73,6 +76,7 @@ SETTINGS = {
     "TIDINGS_OPEN": "false",
     "TIDINGS_OIDC": '{"issuer":"http://127.0.0.1/i","audience":"tidings","claim":"g"}',
 }
+ADMIN = PresentedKey("a" * 12, "s" * 32)
 STREAM_NAME = "/feeds/main/v1/stream/own"
 
 
@@ -116,6 +120,11 @@ class Call:
     until: tuple[str, ...] = ("event: live", '"upToDate":true', '"error"')
     said: str = ""
     status: int = 0
+
+    @property
+    def ends_itself(self) -> bool:
+        """Return False for a list that waits, and for a WebSocket that waits for an operation."""
+        return self.path in ("/ops", STREAM_NAME)
 
     async def __aenter__(self) -> Call:
         self.incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -176,7 +185,8 @@ def operation(kind: str, name: str, data: str, *parents: str) -> dict[str, Any]:
 
 async def done(app: ServerApp, method: str, path: str, body: object, key: str) -> Call:
     kind = {"authorization": f"Bearer {key}", "content-type": "application/json"}
-    async with Call(app, method, path, "", kind, json.dumps(body)) as call:
+    path, _, query = path.partition("?")
+    async with Call(app, method, path, query, kind, json.dumps(body)) as call:
         await call.ended()
     assert 200 <= call.status < 300, call.said
     return call
@@ -186,13 +196,12 @@ async def fill(host: Host, app: ServerApp) -> None:
     """Store objects and everything else, inside and outside of the bounds, as an administrator."""
     issuer = KeyIssuer(host.stores.keys, host.profiles, now_ms)
     past = KeyIssuer(host.stores.keys, host.profiles, lambda: 0)
-    admin = PresentedKey("a" * 12, "s" * 32)
 
     def credentials() -> None:
         hashed = hash_password(PASSWORD, salt=b"1" * 16, now_ms=0)
         host.profiles.save("main", Profile(leave=True, read_passwords=(hashed,)))
         for scope in (HOST, "main"):
-            issuer.create(scope, admin, Key("", "", frozenset(EVERY), label=MARK))
+            issuer.create(scope, ADMIN, Key("", "", frozenset(EVERY), label=MARK))
         for name, (roles, fields) in KEYS.items():
             scope = HOST if "feeds" in fields else "other" if name == "another feed" else "main"
             wanted = Key("", "", frozenset(roles), **fields)
@@ -221,7 +230,7 @@ async def fill(host: Host, app: ServerApp) -> None:
         ]
         bodies.append(("POST", f"{feed}/ops", operations))
     for method, path, body in bodies:
-        await done(app, method, path, body, admin.encode())
+        await done(app, method, path, body, ADMIN.encode())
     await asyncio.to_thread(host.sweep)
     reader = host.catch_up.reader
     while reader.checkpoints.checkpoints("main").get("state", 0) < host.stores.log.head("main"):
@@ -302,3 +311,111 @@ async def check(asked: Call, name: str, seen: str) -> None:
     assert call.status != 500, (name, call.method, call.path, call.query, call.said)
     if call.path.endswith("/pages") and "types=" not in call.query and "{" in call.said:
         assert '"filtered":0' in call.said or '"error"' in call.said, (name, call.said)
+
+
+def test_credentials_are_checked_before_everything_else(tmp_path: Path) -> None:
+    """A request with a wrong credential and nothing valid is refused because of the credential."""
+    query = "nope=1&limit=x&bucket=z&after=%00&host=maybe&size=x&since=x&live=x&types=%00&confirm="
+
+    async def play() -> None:
+        async with hosted(tmp_path / "feed.db", **SETTINGS) as (host, app):
+            await fill(host, app)
+            found: dict[str, int] = {}
+            for route in (*HTTP_ROUTES, *SERVER_ROUTES):
+                asked = request_of(route)
+                for given in ("", basic("wrong"), f"Bearer {secret('revoked').encode()}"):
+                    headers = {"authorization": given, "content-type": "a/b", "last-event-id": "x"}
+                    headers["accept"] = "*/*"
+                    encoded = {"content-encoding": "gzip", "idempotency-key": "\x7f" * 999}
+                    headers |= encoded if asked.body else {}
+                    if asked.need.role is not None:
+                        async with Call(app, asked.method, asked.path, query, headers, "{") as call:
+                            await call.ended()
+                        found[f"{route.key} {given:.9}"] = call.status
+            assert {name: status for name, status in found.items() if status != 401} == {}
+
+    asyncio.run(play())
+
+
+async def opened(app: ServerApp, given: str) -> list[Call]:
+    """Return a call of each transport that stays open, with the header *given*."""
+    log = await done(app, "GET", "/feeds/main/log", None, ADMIN.encode())
+    end = json.loads(log.said[log.said.index("{") :])["end"]
+    headers = {"authorization": given, "last-event-id": "0"}
+    lines = {**headers, "accept": "application/x-ndjson"}
+    password = given.rpartition(" ")[2]
+    subscribe = {"action": "resume", "cursor": "now", "password": password}
+    made = [
+        Call(app, "GET", "/ops", "", headers, until=("event: live",)),
+        Call(app, "GET", "/ops", "", lines, until=('"live"',)),
+        Call(app, "GET", STREAM_NAME, "offset=-1&live=sse", headers, until=('"upToDate":true',)),
+        Call(app, "GET", STREAM_NAME, "offset=now&live=long-poll", headers, until=("",)),
+        Call(app, "GET", "/changes", "since=4000000000&block=9999", headers, until=("",)),
+        Call(app, "GET", "/feeds/main/pages", f"after={end}&block=9999", headers, until=("",)),
+    ]
+    if not given.startswith("Basic"):  # a WebSocket stays open after a changed password (P10.6)
+        made.append(
+            Call(app, "WEBSOCKET", "/ws", body=json.dumps(subscribe), until=("subscribed",))
+        )
+    return made
+
+
+ENDS = ("revoked", "expired", "password", "token", "deleted")
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_every_transport_ends_with_its_credential(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No answer has what was posted after the end, however the credential ended."""
+    later_ms = [0]
+    monkeypatch.setattr(host_module, "now_ms", lambda: now_ms() + later_ms[0])
+
+    async def play() -> None:
+        async with (
+            hosted(tmp_path / "feed.db", **SETTINGS) as (host, app),
+            AsyncExitStack() as stack,
+        ):
+            await fill(host, app)
+            calls = await opened(app, await credential_of(how, host))
+            for each in calls:
+                await (await stack.enter_async_context(each)).ended()
+                each.until = ()
+            if how in ("expired", "token"):
+                later_ms[0] = 7_200_000
+            await end_it(how, host, app)
+            await asyncio.gather(*(each.ended() for each in calls if each.ends_itself))
+            if how != "deleted":
+                late = operation("pub", "toolate", "x")
+                await done(app, "POST", "/feeds/main/ops", late, ADMIN.encode())
+                await done(app, "POST", STREAM_NAME, ["toolate"], ADMIN.encode())
+            await asyncio.gather(*(each.ended() for each in calls))
+            assert [each for each in calls if "toolate" in each.said] == []
+
+    asyncio.run(play())
+
+
+READER = replace(ADMIN, id="c" * 12)
+
+
+async def credential_of(how: str, host: Host) -> str:
+    """Return the header of a new credential that will end."""
+    if how == "password":
+        return basic(PASSWORD)
+    if how == "token":
+        return f"Bearer {token([{'feed': 'main', 'roles': ['read']}])}"
+    issuer = KeyIssuer(host.stores.keys, host.profiles, now_ms)
+    wanted = Key("", "", frozenset({Role.READ}), expires_ms=now_ms() + 3_600_000)
+    await asyncio.to_thread(issuer.create, "main", READER, wanted)
+    return f"Bearer {READER.encode()}"
+
+
+async def end_it(how: str, host: Host, app: ServerApp) -> None:
+    hashed = hash_password(LATER, salt=b"2" * 16, now_ms=0)
+    if how == "revoked":
+        await done(app, "POST", f"/feeds/main/keys/{READER.id}/revoke", {}, ADMIN.encode())
+    elif how == "password":
+        profile = replace(host.profiles.profile("main"), read_passwords=(hashed,))
+        assert await asyncio.to_thread(host.profiles.save, "main", profile)
+    elif how == "deleted":
+        await done(app, "DELETE", "/feeds/main?confirm=main", None, ADMIN.encode())

@@ -363,12 +363,12 @@ class Guard:
 
     def require_protected(self, feed: str) -> None:
         """
-        Check that *feed* or the host has a credential.
+        Check that *feed* or the host has a credential, or that the host is closed.
 
         Raises:
             NoPasswordSet: the feed is open, and its first key would close it for every client.
         """
-        if not self.is_protected(feed):
+        if self.open and not self.is_protected(feed):
             scope = "--host" if feed == HOST else f"--feed {public_name(feed)}"
             command = f"tidings keys create {scope} --role admin {self.target}"
             rule = f"is open; its operator creates the first key with `{command}`"

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _FIELDS = ("roles", "types", "parents", "expires", "rate", "streams", "label", "feeds")
 _NS_IN_MS = 1_000_000
-_SWITCHES = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +63,14 @@ class KeyRouter:
 
     def _admit(self, request: Request, feed: str) -> tuple[str, Allowed]:
         """Return the feed of the keys, or the host with `host=true`, and the caller's rights."""
-        need = NEEDS[request.route]
-        if not _of_host(request.query):
-            return feed, need.admit(self.guard, feed, request.credential)
+        need, given = NEEDS[request.route], request.credential
         assert need.role is not None
-        name = public_name(feed)
-        return HOST, self.guard.check_host(need.role, request.credential, name)
+        if request.query.get("host") == "true":
+            scope, allowed = HOST, self.guard.check_host(need.role, given, public_name(feed))
+        else:
+            scope, allowed = feed, need.admit(self.guard, feed, given)
+        _check_query(request.query)
+        return scope, allowed
 
     def _create(self, request: Request, scope: str, allowed: Allowed) -> Answer:
         given = request.credential
@@ -110,31 +111,29 @@ class KeyRouter:
 
 def parse_lifetime(text: object) -> int:
     """
-    Return the milliseconds of a duration such as `24h`; 0 means that the key does not end.
+    Return the milliseconds of a duration such as `24h`.
 
     Raises:
-        InvalidSetting: *text* is not a duration, or is negative.
+        InvalidSetting: *text* is not a duration, or is shorter than a millisecond.
     """
     from tidings.core.changeagent.config import parse_duration  # only few requests need this module
 
     try:
-        ms = parse_duration(text) // _NS_IN_MS if isinstance(text, str) else -1
+        ms = parse_duration(text) // _NS_IN_MS if isinstance(text, str) else 0
     except ValueError:
-        ms = -1
-    if ms < 0:
+        ms = 0
+    if ms <= 0:
         rule = "must be a duration such as 30m, 24h or 2160h"
         raise InvalidSetting(rule, field="expires", value=text)
     return ms
 
 
-def _of_host(query: Mapping[str, str]) -> bool:
+def _check_query(query: Mapping[str, str]) -> None:
     for name in query:
         if name != "host":
             raise InvalidSetting("is not known here; the known parameter is host", field=name)
-    text = query.get("host", "false")
-    if text not in _SWITCHES:
-        raise InvalidSetting("must be true or false", field="host", value=text)
-    return _SWITCHES[text]
+    if query.get("host", "false") not in ("true", "false"):
+        raise InvalidSetting("must be true or false", field="host", value=query["host"])
 
 
 def _role(text: str) -> Role:

@@ -22,15 +22,26 @@ from tidings.core.auth import oidc_claims
 from tidings.core.errors import Unavailable, WrongKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from jwt import PyJWK
     from urllib3 import BaseHTTPResponse
 
     from tidings.core.auth.guard import Allowed, Credential, Role
     from tidings.core.auth.oidc_claims import Issuer
 
-ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
+    _Key = tuple[Any, Sequence[str]]  # a public key of PyJWT, and the algorithms that it may use
+
+# The algorithms for each kind of key, by its `kty` and `crv`.
+_OF_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+_OF_KIND = {
+    ("RSA", None): _OF_RSA,
+    ("EC", "P-256"): ("ES256",),
+    ("EC", "P-384"): ("ES384",),
+    ("EC", "P-521"): ("ES512",),
+    ("OKP", "Ed25519"): ("EdDSA",),
+    ("OKP", "Ed448"): ("EdDSA",),
+}
+ALGORITHMS = frozenset(each for algorithms in _OF_KIND.values() for each in algorithms)
 KEYS_AGE_S = 3600  # maximum age of the keys; a withdrawn key is accepted for up to this time
 KEYS_KEPT_S = 6 * 3600  # replaces `KEYS_AGE_S` while the issuer cannot be reached
 ASK_AGAIN_S = 30  # minimum time between two fetches for unknown keys
@@ -61,7 +72,7 @@ class Tokens:
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         self._issuer, self._ask, self._elapsed = issuer, ask, elapsed
-        self._keys: dict[str, PyJWK] = {}
+        self._keys: dict[str, _Key] = {}
         self._requested_s: float | None = None
         self._keys_at, self._failed = 0.0, True  # `_failed` is True unless the last fetch succeeded
         self._lock = Lock()
@@ -71,7 +82,7 @@ class Tokens:
         """
         Return True if *given* looks like a token. The signature is not checked here.
         """
-        return len(given.secret) <= TOKEN_CHARS_MAX and bool(_TOKEN.fullmatch(given.secret))
+        return bool(_TOKEN.fullmatch(given.secret))
 
     def may_block(self, feed: str, given: Credential) -> bool:
         """Return True, because checking a signature takes long, and may wait for a lock."""
@@ -91,21 +102,23 @@ class Tokens:
     def _claims(self, token: str) -> dict[str, Any]:
         import jwt
 
+        if len(token) > TOKEN_CHARS_MAX:
+            raise WrongKey(f"has more than {TOKEN_CHARS_MAX} characters", field="token")
         try:
             header = jwt.get_unverified_header(token)
             if header.get("alg") not in ALGORITHMS:
                 raise WrongKey("must be signed with an asymmetric key", field="token")
-            key = self._key(str(header.get("kid", "")))
+            key, algorithms = self._key(str(header.get("kid", "")))
             claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
-                algorithms=list(ALGORITHMS),
+                algorithms=list(algorithms),
                 audience=self._issuer.audience,
                 issuer=self._issuer.url,
                 leeway=limits.TOKEN_LEEWAY_S,
-                options={"require": ["exp", "iss", "aud"]},
+                options={"require": ["exp", "iss", "aud"], "verify_iat": False},
             )
-        except jwt.InvalidTokenError as error:
+        except (jwt.PyJWTError, OverflowError) as error:  # a time may be infinite
             rule = f"is not accepted: {type(error).__name__}"  # the error may contain the token
             raise WrongKey(rule, field="token") from None
         return claims
@@ -122,19 +135,25 @@ class Tokens:
         Return True if *token* names an unknown key, so that a caller must wait for a fetch.
         """
         name = _key_name(token)
-        return name is not None and name not in self._keys
+        return name is not None and self._find(name) is None
 
     def fetch(self) -> None:
         """Fetch the keys. After a failure, `authorize` raises Unavailable for unknown keys."""
         with self._lock:
             self._renew()
 
-    def _key(self, name: str) -> PyJWK:
+    def _find(self, name: str) -> _Key | None:
+        """Return the key *name*. A single key need not be named by tokens, or by the issuer."""
+        if len(self._keys) == 1 and (not name or "" in self._keys):
+            return next(iter(self._keys.values()))
+        return self._keys.get(name)
+
+    def _key(self, name: str) -> _Key:
         if self.fetches:
             with self._lock:
                 if self._is_due(name):
                     self._renew()
-        key = self._keys.get(name)
+        key = self._find(name)
         if key is None and self._failed:
             raise Unavailable("the issuer does not return its keys")
         if key is None:
@@ -144,7 +163,7 @@ class Tokens:
     def _is_due(self, name: str) -> bool:
         if self._requested_s is None:
             return True
-        unknown = self._failed or name not in self._keys
+        unknown = self._failed or self._find(name) is None
         return self._elapsed() - self._requested_s >= (ASK_AGAIN_S if unknown else KEYS_AGE_S)
 
     def _renew(self) -> None:
@@ -159,19 +178,34 @@ class Tokens:
             if self._requested_s - self._keys_at >= KEYS_KEPT_S:
                 self._keys = {}
 
-    def _fetch_keys(self) -> dict[str, PyJWK]:
-        """Return the issuer's keys by key id."""
-        from jwt import PyJWKSet
-        from jwt.exceptions import PyJWKSetError
-
+    def _fetch_keys(self) -> dict[str, _Key]:
+        """Return the issuer's keys by key id, "" for one without an id; ignore unusable keys."""
         where = self._ask(self._issuer.url.rstrip("/") + _WELL_KNOWN).get("jwks_uri")
         if not isinstance(where, str) or not oidc_claims.may_ask(where):
             raise Unavailable("the issuer does not name a valid address of its keys")
-        try:
-            keys = PyJWKSet.from_dict(self._ask(where)).keys
-        except (PyJWKSetError, AttributeError, TypeError, ValueError):
-            raise Unavailable("the keys of the issuer cannot be read") from None
-        return {key.key_id: key for key in keys if key.key_id is not None}
+        listed = self._ask(where).get("keys")
+        keys = {
+            str(each.get("kid") or ""): key
+            for each in (listed if isinstance(listed, list) else ())
+            if isinstance(each, dict) and (key := _parse_key(each)) is not None
+        }
+        if not keys:
+            raise Unavailable("the keys of the issuer cannot be read")
+        return keys
+
+
+def _parse_key(document: dict[str, Any]) -> _Key | None:
+    """Return the key in *document*, a JSON Web Key; None if it cannot verify a token."""
+    import jwt
+
+    try:
+        algorithms = _OF_KIND[document["kty"], document.get("crv")]
+        chosen = [each for each in algorithms if document.get("alg") in (None, each)]
+        if not chosen or document.get("use", "sig") != "sig":
+            return None
+        return jwt.PyJWK(document, chosen[0]).key, chosen
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _read(answer: BaseHTTPResponse, until_s: float) -> bytes:
@@ -193,9 +227,11 @@ def _key_name(token: str) -> str | None:
     """Return the key id that *token* names, or None if the token cannot be valid."""
     import jwt
 
+    if len(token) > TOKEN_CHARS_MAX:
+        return None
     try:
         header = jwt.get_unverified_header(token)
-    except jwt.InvalidTokenError:
+    except jwt.PyJWTError:
         return None
     return str(header.get("kid", "")) if header.get("alg") in ALGORITHMS else None
 
