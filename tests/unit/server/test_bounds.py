@@ -418,4 +418,4 @@ async def end_it(how: str, host: Host, app: ServerApp) -> None:
         profile = replace(host.profiles.profile("main"), read_passwords=(hashed,))
         assert await asyncio.to_thread(host.profiles.save, "main", profile)
     elif how == "deleted":
-        await done(app, "DELETE", "/feeds/main?confirm=main", None, ADMIN.encode())
+        await done(app, "DELETE", "/feeds/main?confirm=main&force=true", None, ADMIN.encode())
