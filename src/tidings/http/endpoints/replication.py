@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.core.auth.guard import Role
 from tidings.core.auth.passwords import check_password
-from tidings.core.errors import InvalidRelay, NotChained, OutsideKey, Rejected
+from tidings.core.errors import InvalidRelay, NotChained, OutsideKey, Rejected, WrongPassword
 from tidings.core.model.json_body import object_from
 from tidings.http.answers import json_answer
 from tidings.http.routes import NEEDS
@@ -77,6 +77,7 @@ class ReplicaRouter:
             if _FORBIDDEN in refused:
                 raise OutsideKey("permits to read no whole feed of this host")
             self._guard.check_host(Role.READ, credential)
+            raise WrongPassword("must be a password or a key of a feed", field="password")
         return {"relays": relays}
 
     def _show(self, request: Request) -> Document:
