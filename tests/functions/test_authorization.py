@@ -109,7 +109,8 @@ def expected(actor: Actor, asked: RouteRequest, *, bearer: bool) -> int:
         return 200  # it lists every readable feed: the other one
     if asked.is_of_host and not actor.of_host:
         return 401  # the credential is one of a feed
-    if asked.route.key == "GET /feeds/{feed}" and Role.ADMIN in actor.roles:
+    administers = Role.ADMIN in actor.roles or (actor.password == PRODUCER and not bearer)
+    if asked.route.key == "GET /feeds/{feed}" and administers:
         return refused(actor, ADMIN) or asked.status  # the record is also for administrators
     if asked.path in ("/relays", "/feeds") and actor.of_host and Role.READ in actor.roles:
         return 200  # it lists what the key permits
