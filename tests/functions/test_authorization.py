@@ -109,6 +109,8 @@ def expected(actor: Actor, asked: RouteRequest, *, bearer: bool) -> int:
         return 200  # it lists every readable feed: the other one
     if asked.is_of_host and not actor.of_host:
         return 401  # the credential is one of a feed
+    if asked.path == "/health" and asked.is_of_host and actor.feeds:
+        return 403  # the host has other feeds
     administers = Role.ADMIN in actor.roles or (actor.password == PRODUCER and not bearer)
     if asked.route.key == "GET /feeds/{feed}" and administers:
         return refused(actor, ADMIN) or asked.status  # the record is also for administrators

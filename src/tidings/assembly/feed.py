@@ -1093,7 +1093,9 @@ class Assembly:
         from tidings.http.router import by_path
         from tidings.http.routes import ACCESS, HISTORY, HOOKS, KEYS
 
-        consumers = ConsumerRouter(self.consumers, self.guard, self.directory)
+        admin = self.webhook_admin
+        webhooks = admin and admin.registry.all
+        consumers = ConsumerRouter(self.consumers, self.guard, self.directory, webhooks)
         below = {
             HOOKS: self._hooks,
             KEYS: self._keys,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from tidings.core.auth.origins import check_host, check_page
+from tidings.core.auth.origins import RepeatedHeader, check_host, check_page
 from tidings.core.errors import InvalidKey
 from tidings.http.asgi import Message, headers_of
 from tidings.server.http_protocol import (
@@ -76,6 +76,7 @@ class HostCheck:
         Return the headers of the request.
 
         Raises:
+            RepeatedHeader: the request has two credentials.
             UnknownHost, ForeignOrigin: see `check_host` and `check_page`.
             InvalidKey: `Idempotency-Key` is repeated, so it is unclear which key counts.
         """
@@ -84,6 +85,8 @@ class HostCheck:
             names = [name for name, _ in scope["headers"]]
             if names.count(b"idempotency-key") > 1:
                 raise InvalidKey("must be given once", field="Idempotency-Key")
+            if names.count(b"authorization") > 1:
+                raise RepeatedHeader("must be sent at most once", field="Authorization")
         host = headers.get("host", "")
         if host not in self._known:
             check_host(headers, self.hosts)

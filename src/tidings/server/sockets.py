@@ -62,6 +62,8 @@ _FAILED = '{"message":"Internal server error"}'
 # receives is enough.
 _silent = logging.getLogger("tidings.server.websockets")
 _silent.setLevel(logging.CRITICAL + 1)
+_quiet = logging.getLogger("tidings.server.handshakes")
+_quiet.setLevel(logging.WARNING)  # uvicorn logs each handshake with its query, which is private
 # Keys in the ASGI scope. Their values are the methods of `SocketProtocol` with these names.
 _WRITE_FRAME, _SET_WAITING = "tidings.write_frame", "tidings.set_waiting"
 _BAD_HANDSHAKE = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -463,7 +465,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.conn.logger = _silent
+        self.conn.logger, self.logger = _silent, _quiet
         self.conn.debug = False
         self._received = bytearray()  # not parsed yet
         self._spent_s = 0.0  # the time of the loop at which the whole budget is available again

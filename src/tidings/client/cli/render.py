@@ -32,7 +32,7 @@ _NAME_CHARS = len("insert")
 # Events may contain any characters. Control characters could change the terminal, and direction
 # marks could reverse the line.
 _UNPRINTABLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
 

@@ -47,7 +47,6 @@ SECRET_BYTES = 24  # 192 bits; their base64url has no padding
 _ID_RANDOM_BYTES = 16  # far more than the 62 bits of an id, so that all ids are equally likely
 _KEY = re.compile(rf"{PREFIX}(?P<id>[0-9a-z]{{{ID_LENGTH}}})_(?P<secret>[A-Za-z0-9_-]{{32}})")
 _ID = re.compile(rf"[0-9a-z]{{{ID_LENGTH}}}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 # The number of attempts to change a key. An attempt fails if another operator saves the key within
 # the same 100 ms.
 _ATTEMPTS = 5
@@ -198,7 +197,7 @@ def validate_key(key: Key) -> Key:
         raise InvalidSetting(rule, field="streams", value=key.streams)
     _check_prefixes(key.feeds)
     for name, text in (("label", key.label), ("by", key.made_by)):
-        if len(text) > limits.KEY_LABEL_CHARS_MAX or _CONTROL.search(text):
+        if len(text) > limits.KEY_LABEL_CHARS_MAX or not text.isprintable():
             rule = f"must be at most {limits.KEY_LABEL_CHARS_MAX} printable characters"
             raise InvalidSetting(rule, field=name, value=text)
     return key

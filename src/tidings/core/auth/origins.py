@@ -31,6 +31,10 @@ _EXPOSING = {"access-control-expose-headers": ", ".join(EXPOSED)}
 _OF_FORMS = ("", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 
 
+class RepeatedHeader(Rejected, code="repeated_header", status=400):
+    """A header that must be sent at most once is repeated, so that proxies may use another one."""
+
+
 class UnknownHost(Rejected, code="unknown_host", status=421):
     """The request was meant for a server with another name."""
 

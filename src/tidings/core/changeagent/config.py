@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from tidings.core.auth.guard import Role
 from tidings.core.changeagent.documents import CONFIGURATION, DEPLOYMENT, HEALTH, OperatorDocument
 from tidings.core.changeagent.webhooks import (
     Hook,
@@ -22,8 +23,8 @@ from tidings.core.changeagent.webhooks import (
     redact_headers,
     with_stored,
 )
-from tidings.core.errors import InvalidSetting, Unavailable
-from tidings.core.model.feeds import Retention
+from tidings.core.errors import InvalidSetting, OutsideKey, Unavailable
+from tidings.core.model.feeds import DEFAULT_FEED, HOST, Retention
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -242,6 +243,23 @@ class Administrator:
         name = self.feeds.key(feed)
         self.gate.check(name, need, given)
         return name
+
+    def check_health(self, need: Need, given: Credential | None) -> None:
+        """
+        Check that *given* may take the host out of service, and so all of its feeds.
+
+        The permission *need* on the default feed is enough if the host has no other feed, or if it
+        is open.
+
+        Raises:
+            NoPasswordSet, WrongUser, WrongPassword, WrongKey, OutsideKey: see `check`.
+        """
+        guard = self.gate.guard
+        is_shared = not guard.open and any(key != DEFAULT_FEED for key in self.feeds.all_keys())
+        if not (is_shared or guard.profiles.profile(HOST).is_protected):
+            self.check(DEFAULT_FEED, need, given)
+        elif guard.check_host(Role.ADMIN, given).feeds:
+            raise OutsideKey("permits only some feeds, and this request concerns the host")
 
     def is_up(self) -> bool:
         """Return True if load balancers should send traffic, or if the store does not answer."""

@@ -104,7 +104,7 @@ class Administration:
         return _text("ok") if up else _text("marked down", 503)
 
     def _mark(self, request: Request) -> Answer:
-        self._check(request)
+        self._administrator.check_health(NEEDS[request.route], request.credential)
         body = request.content()
         check_size(body)
         query = {"up": [request.query["up"]]} if request.query.get("up") else {}

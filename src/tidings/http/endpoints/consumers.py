@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
+from tidings.core.auth.guard import ADMIN
 from tidings.core.consumers import position
 from tidings.core.consumers.consumer import Consumer
 from tidings.core.consumers.service import (
@@ -194,11 +195,20 @@ class ConsumerRouter:
     """
     The endpoint of the routes of named consumers and of the log.
 
-    It selects a method by the route key, or by the action in the path.
+    It selects a method by the route key, or by the action in the path. *webhooks* returns the names
+    of the webhooks of a feed. The worker of a webhook's consumer is the server, so that requests of
+    other workers need the role `admin`.
     """
 
-    def __init__(self, consumers: Consumers, guard: Guard, feeds: FeedNames) -> None:
+    def __init__(
+        self,
+        consumers: Consumers,
+        guard: Guard,
+        feeds: FeedNames,
+        webhooks: Callable[[str], Container[str]] | None = None,
+    ) -> None:
         self._consumers, self._guard, self._feeds = consumers, guard, feeds
+        self._webhooks = webhooks
         self._routes: dict[str, Callable[[ConsumerRequest], Reply]] = {
             "GET /feeds/{feed}/log": self._log,
             f"GET {_BELOW}": self._list,
@@ -237,7 +247,8 @@ class ConsumerRouter:
         if action not in self._actions:
             rule = f"must be one of {', '.join(self._actions)}"
             raise UnknownAction(rule, field="action", value=action)
-        return CONSUMER_ACTIONS[action], self._actions[action]
+        is_hook = self._webhooks is not None and request.name in self._webhooks(request.feed)
+        return ADMIN if is_hook else CONSUMER_ACTIONS[action], self._actions[action]
 
     def _log(self, request: ConsumerRequest) -> Reply:
         """Return the oldest and latest ids, or the requested range if the query has `from`."""

@@ -78,6 +78,13 @@ class KeyRouter:
         self.guard.require_protected(scope)
         charged = replace(given, is_charged=True) if given else None
         rights = self.guard.rights(scope, charged)
+        if (
+            scope == HOST and allowed.feeds
+        ):  # each key may be revoked, and the host lists only some revoked keys
+            own = sum(covers(allowed, scope, key) for key in self.issuer.keys.keys(scope))
+            if own >= limits.PREFIX_KEYS_MAX:
+                rule = f"has {own} keys, with those of the last month; ask the host's operator"
+                raise InvalidSetting(rule, field="feeds")
         presented = fresh(self.new_key)
         made = self.issuer.create(scope, presented, within(wanted, allowed, rights, scope=scope))
         shown = key_document(scope, made, self.issuer.clock())

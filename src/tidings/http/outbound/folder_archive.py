@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core.archive.segments import Span, span_of
 from tidings.core.erasure.records import from_json, to_json
+from tidings.core.errors import Unavailable
 from tidings.core.feeds.records import Removed
 from tidings.http.outbound.files import sync_folder
 from tidings.http.settings import ARCHIVE_FOLDER, LEDGER_FOLDER
@@ -65,7 +66,10 @@ class FolderLedger:
         self._folder = folder / LEDGER_FOLDER
 
     def add(self, feed: str, erasure: Erasure) -> None:
-        _write(self._path(feed, erasure.id), to_json(erasure).encode())
+        try:
+            _write(self._path(feed, erasure.id), to_json(erasure).encode())
+        except OSError as error:  # such as a full disk
+            raise Unavailable(f"the ledger of erasures cannot be written: {error}") from error
 
     def entries(self, feed: str) -> Sequence[Erasure]:
         return [from_json(path.read_text()) for path in sorted(self._of(feed).glob("*.json"))]
