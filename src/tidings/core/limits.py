@@ -207,9 +207,7 @@ USER_MISSES_MAX = 10  # wrong guesses: 290 ms of bcrypt each, as long as MISSES_
 KEY_AGE_MS = 4_000  # a key is cached for this time; a revocation takes effect within 5 s
 KEYS_KNOWN_MAX = 4_096  # keys cached per process, some 2 MB; an evicted key is read again
 KEY_PREFIXES_MAX = 20  # prefixes of a key of the host, of 63 characters each
-PREFIX_KEYS_MAX = (
-    500  # keys that a credential for some feeds of the host creates: half of ENDED_MAX
-)
+PREFIX_KEYS_MAX = 500  # keys below the prefixes of an administrator, half of ENDED_MAX
 KEY_RATE_MAX = 10_000  # highest rate of a key in requests a second, more than a feed can handle
 KEY_WINDOW_MS = 10_000  # window of a rate, ten times the interval at which processes write counts
 KEY_READ_SIZE = 1024 * 1024  # reading this amount (characters or bytes) counts as one request
