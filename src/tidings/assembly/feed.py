@@ -1094,7 +1094,7 @@ class Assembly:
         from tidings.http.routes import ACCESS, HISTORY, HOOKS, KEYS
 
         admin = self.webhook_admin
-        webhooks = admin and admin.registry.all
+        webhooks = admin.registry.all if admin else None
         consumers = ConsumerRouter(self.consumers, self.guard, self.directory, webhooks)
         below = {
             HOOKS: self._hooks,

@@ -288,7 +288,7 @@ def test_nothing_outside_a_bound_is_in_any_answer(tmp_path: Path) -> None:
     """Not in a body, header, continuation, count, error or event, on any transport."""
 
     async def play() -> None:
-        async with hosted(tmp_path / "feed.db", **SETTINGS) as (host, app):
+        async with hosted(tmp_path / "feed.db", None, **SETTINGS) as (host, app):
             await fill(host, app)
             for name, given in credentials():
                 seen = next((mark for word, mark in VISIBLE.items() if name.endswith(word)), "")
@@ -318,7 +318,7 @@ def test_credentials_are_checked_before_everything_else(tmp_path: Path) -> None:
     query = "nope=1&limit=x&bucket=z&after=%00&host=maybe&size=x&since=x&live=x&types=%00&confirm="
 
     async def play() -> None:
-        async with hosted(tmp_path / "feed.db", **SETTINGS) as (host, app):
+        async with hosted(tmp_path / "feed.db", None, **SETTINGS) as (host, app):
             await fill(host, app)
             found: dict[str, int] = {}
             for route in (*HTTP_ROUTES, *SERVER_ROUTES):
@@ -373,7 +373,7 @@ def test_every_transport_ends_with_its_credential(
 
     async def play() -> None:
         async with (
-            hosted(tmp_path / "feed.db", **SETTINGS) as (host, app),
+            hosted(tmp_path / "feed.db", None, **SETTINGS) as (host, app),
             AsyncExitStack() as stack,
         ):
             await fill(host, app)

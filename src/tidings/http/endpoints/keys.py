@@ -78,9 +78,7 @@ class KeyRouter:
         self.guard.require_protected(scope)
         charged = replace(given, is_charged=True) if given else None
         rights = self.guard.rights(scope, charged)
-        if (
-            scope == HOST and allowed.feeds
-        ):  # each key may be revoked, and the host lists only some revoked keys
+        if scope == HOST and allowed.feeds:  # too many revoked keys would end streams of others
             own = sum(covers(allowed, scope, key) for key in self.issuer.keys.keys(scope))
             if own >= limits.PREFIX_KEYS_MAX:
                 rule = f"has {own} keys, with those of the last month; ask the host's operator"
