@@ -58,6 +58,7 @@ UNSEEN_CODES = {
     "invalid_webhook": "a stage calls none; tests/unit/core/hooks",
     "unknown_webhook": "a stage calls none; tests/unit/server/test_webhooks.py",
     "webhook_exists": "a stage calls none; tests/unit/server/test_webhooks.py",
+    "repeated_header": "a gateway joins repeated headers; tests/unit/server/test_bounds.py",
     "unknown_key": "the suite's target has no keys; tests/unit/server/test_keys.py",
     "wrong_password": "the suite's target is open; tests/compat/oplog has one that is not",
     "unknown_host": "only twins and agents have names of their own; tests/unit/twin",

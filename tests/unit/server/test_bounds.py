@@ -26,6 +26,7 @@ from tests.unit.server.test_crashes import hosted
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
+from tidings.core.auth.origins import RepeatedHeader
 from tidings.core.auth.passwords import hash_password
 from tidings.core.durable_streams.messages import TYPE
 from tidings.core.model.feeds import HOST
@@ -36,6 +37,7 @@ from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES, HttpRoute
 from tidings.server import host as host_module
 from tidings.server.app import ServerApp
 from tidings.server.host import Host, now_ms
+from tidings.server.http_server import HostCheck
 
 # In the type, id, data, parents, tags and so on of objects outside the bound by type, outside that
 # by parent, and outside of both.
@@ -419,3 +421,72 @@ async def end_it(how: str, host: Host, app: ServerApp) -> None:
         assert await asyncio.to_thread(host.profiles.save, "main", profile)
     elif how == "deleted":
         await done(app, "DELETE", "/feeds/main?confirm=main&force=true", None, ADMIN.encode())
+
+
+async def answer(app: ServerApp, given: str, method: str, path: str, body: str = "") -> int:
+    kind = "application/x-www-form-urlencoded" if "=" in body else "application/json"
+    path, _, query = path.partition("?")
+    headers = {"authorization": given, "content-type": kind}
+    async with Call(app, method, path, query, headers, body) as call:
+        await call.ended()
+    return call.status
+
+
+FULL, OF_PREFIX = f"Bearer {ADMIN.encode()}", f"Bearer {secret('a prefix of the host').encode()}"
+OWNER = f"Bearer {token([{'feed': 'main', 'roles': ['admin', 'consume', 'read']}])}"
+WORKER = f"Bearer {token([{'feed': 'main', 'roles': ['consume']}])}"
+LEASE, UP, KEY = '{"worker":"w"}', "up=true", {"roles": ["read"]}
+TEAM = json.dumps({**KEY, "feeds": ["team-x"]})
+# The credential, the request, and the status of its answer.
+RULES = [
+    *((OWNER, "POST", "/feeds/main/keys", json.dumps({**KEY, **more}), 400) for more in (
+        *({"label": text} for text in ("\x9b31m", "\u202ex", "\u2028", "\x85", "\u061c")),
+        *({"expires": text} for text in ("0", "-0", "0s", "1ns", "999us")),
+    )),
+    (OWNER, "POST", "/feeds/main/keys", json.dumps({**KEY, "label": "ä", "expires": "1h"}), 201),
+    (WORKER, "POST", "/feeds/main/consumers/mine/lease", LEASE, 403),
+    (WORKER, "POST", "/feeds/main/consumers/own/lease", LEASE, 200),
+    (OWNER, "POST", "/feeds/main/consumers/mine/lease", LEASE, 200),
+    (OWNER, "PUT", "/health", UP, 403),
+    (OF_PREFIX, "PUT", "/health", UP, 403),
+    (FULL, "PUT", "/health", UP, 200),
+    (OF_PREFIX, "POST", "/feeds/team-x/keys?host=true", TEAM, 201),
+    (OF_PREFIX, "POST", "/feeds/team-x/keys?host=true", TEAM, 400),  # the limit is 2 keys here
+    (FULL, "POST", "/feeds/team-x/keys?host=true", TEAM, 201),
+    *((basic("a guess"), "GET", f"/feeds/{feed}/objects", "", 401) for feed in ("other", "team-x")),
+    (basic("a guess"), "GET", "/feeds/other/objects", "", 429),  # the third one at the host
+    (basic("a guess"), "GET", "/feeds/main/objects", "", 401),
+    (basic(LATER), "GET", "/feeds/main", "", 200),  # the ingest password is no guess here
+    (basic("a guess"), "GET", "/feeds/main/objects", "", 401),
+    (basic("a guess"), "GET", "/feeds/main/objects", "", 429),
+]  # fmt: skip
+
+
+def test_what_a_credential_may_not_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rule as a request, in this order."""
+    monkeypatch.setattr(limits, "PREFIX_KEYS_MAX", 2)
+    monkeypatch.setattr(limits, "MISSES_MAX", 2)
+    monkeypatch.setattr(limits, "MISSES_MS", 10**9)
+
+    async def play() -> list[int]:
+        async with hosted(tmp_path / "feed.db", None, **SETTINGS) as (host, app):
+            await fill(host, app)
+            hashed = hash_password(LATER, salt=b"2" * 16, now_ms=0)
+            profile = replace(host.profiles.profile(HOST), read_passwords=(hashed,))
+            assert await asyncio.to_thread(host.profiles.save, HOST, profile)
+            profile = replace(host.profiles.profile("main"), ingest_passwords=(hashed,))
+            assert await asyncio.to_thread(host.profiles.save, "main", profile)
+            return [await answer(app, *request) for *request, _ in RULES]
+
+    found = asyncio.run(play())
+    wrong = [
+        (rule, status) for rule, status in zip(RULES, found, strict=True) if rule[-1] != status
+    ]
+    assert wrong == []
+
+
+def test_two_credentials_are_refused() -> None:
+    """A proxy and the server could use different ones."""
+    pairs = [(b"authorization", b"Basic eDp5")] * 2
+    with pytest.raises(RepeatedHeader):
+        HostCheck().check({"method": "GET", "headers": [(b"host", b"localhost"), *pairs]})
