@@ -16,6 +16,8 @@ import pytest
 from infra import ROOT
 from tidings.server import processes
 
+# Two installations from a package index, which took six minutes beside other work on two cores.
+pytestmark = pytest.mark.timeout(1800)
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
 _MAKE = re.compile(r"(?:^|`)make ([a-z][a-z -]*[a-z])(?: [A-Z]+=[^`\n]*)?(?:`|$)", re.M)
 _TARGET = re.compile(r"^([a-z-]+): ?(.*?)  ## ", re.M)
