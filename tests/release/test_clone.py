@@ -16,7 +16,7 @@ import pytest
 from infra import ROOT
 from tidings.server import processes
 
-# Two installations from a package index, which took six minutes beside other work on two cores.
+# Two installations from a package index, which took six minutes on two busy cores.
 pytestmark = pytest.mark.timeout(1800)
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
 _MAKE = re.compile(r"(?:^|`)make ([a-z][a-z -]*[a-z])(?: [A-Z]+=[^`\n]*)?(?:`|$)", re.M)

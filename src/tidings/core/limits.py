@@ -211,9 +211,7 @@ PREFIX_KEYS_MAX = 500  # keys below the prefixes of an administrator, half of EN
 KEY_RATE_MAX = 10_000  # highest rate of a key in requests a second, more than a feed can handle
 KEY_WINDOW_MS = 10_000  # window of a rate, ten times the interval at which processes write counts
 KEY_READ_SIZE = 1024 * 1024  # reading this amount (characters or bytes) counts as one request
-KEY_BODY_BYTES = (
-    64 * 1024
-)  # a body of this size counts as another request, of the largest operation
+KEY_BODY_BYTES = 64 * 1024  # a body of this size, the largest operation, counts as a request
 KEY_COUNT_MS = 120_000  # lifetime of a window's count: clocks differ by less than a minute
 KEY_STREAMS = 40  # a key's open streams by default: a tenth of `streams_max` of the stage `prod`
 KEY_STREAMS_MAX = 1_000  # highest limit that a key can have: the concurrency of an AWS account
@@ -346,12 +344,8 @@ STREAM_CURSOR_DIGITS_MAX = 15  # digits of a cursor that a client returns; real 
 # --- connections of a server -----------------------------------------------------------------
 HEAD_BYTES_MAX = 64 * 1024  # size of a head (request line and fields); browsers send a few KB
 HEAD_FIELDS_MAX = 256  # fields of a head, or of trailers; a browser and three proxies send fifty
-QUERY_FIELDS_MAX = (
-    256  # fields of a query; a request has ten, and each takes 2 us of the event loop
-)
-LIST_MEMBERS_MAX = (
-    64  # members of `Accept` that count, and commas of a handshake; browsers send ten
-)
+QUERY_FIELDS_MAX = 256  # fields of a query; requests have ten; each takes 2 us of the event loop
+LIST_MEMBERS_MAX = 64  # members of `Accept` that count, commas of a handshake; browsers send ten
 HEAD_S = 10.0  # time for a head or a TLS handshake, which takes seconds on the worst network
 KEEP_ALIVE_S = 75.0  # an idle connection is closed after this; proxies reuse connections for 60 s
 STALL_S = 20.0  # a client that does not read for this time is disconnected, and can resume

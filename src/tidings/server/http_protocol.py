@@ -451,7 +451,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connection.on_closed()
-        waiting = [cycle for cycle, _ in self.pipeline]
+        waiting: list[Any] = [cycle for cycle, _ in self.pipeline]
         self.pipeline.clear()
         for cycle in (self._active, *waiting):  # the base class notifies only the latest cycle
             if cycle is not None:

@@ -189,7 +189,7 @@ def test_gzip_that_breaks_a_rule_is_refused(server: Server, body: bytes, status:
 def test_the_size_of_a_body_is_that_after_decompression(
     body: bytes | None, encoding: str, is_small: bool
 ) -> None:
-    """It decides where the request runs; what is refused without decoding is small."""
+    """It decides where the request runs; bodies that are refused without decoding are small."""
     request = Request("POST", "/", "", {"content-encoding": encoding}, body=body)
     assert request.is_within(100) == is_small
 

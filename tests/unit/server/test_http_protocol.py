@@ -622,7 +622,7 @@ def test_the_kernel_discards_what_a_cut_client_has_not_read() -> None:
     async def scene() -> bytes:
         ends = socket.socketpair()
         quick = RequestLimits(100, LONG_S, LONG_S, SHORT_S, LONG_S, LONG_S)
-        transport = SimpleNamespace(
+        transport: Any = SimpleNamespace(
             abort=ends[0].close,
             pause_reading=None,
             resume_reading=None,

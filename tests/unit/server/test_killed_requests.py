@@ -214,7 +214,7 @@ async def restored(folder: Path) -> Kills:
 
 
 def test_a_killed_start_from_a_backup_is_repeated(tmp_path: Path) -> None:
-    """The readers are told what was lost, and the name of a later feed does not use its numbers."""
+    """The readers learn of the loss, and the name of a later feed does not use its numbers."""
     (tmp_path / "served").mkdir()
     kills, path = asyncio.run(restored(tmp_path / "served")), tmp_path / "again" / "feed.db"
     assert len(kills.images) > 1

@@ -214,10 +214,11 @@ def test_a_connection_that_fails_delays_no_other() -> None:
 
 
 class Loop:
-    """An event loop whose time is set by the test, and whose timers are called by it."""
+    """An event loop with the time that the test sets, which also calls its timers."""
 
     def __init__(self) -> None:
-        self.now_s, self.timers = 0.0, []
+        self.now_s = 0.0
+        self.timers: list[tuple[float, Any]] = []
         self.create_task = asyncio.get_running_loop().create_task
 
     def time(self) -> float:
@@ -248,7 +249,7 @@ class Wire(asyncio.Transport):
         self.meters.received_bytes = 0
         self.written, self.is_read, self.is_closed = b"", True, False
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: Any) -> None:
         self.written += data
 
     def is_closing(self) -> bool:
@@ -303,7 +304,7 @@ def converse(play: Callable[[SocketProtocol, Wire, Loop, list[str]], Awaitable[N
 
 @pytest.mark.parametrize("opcode", [0x89, 0x8A, 0x0], ids=["ping", "pong", "continuation"])
 def test_frames_have_a_budget(opcode: int) -> None:
-    """No burst of the smallest frames occupies the loop; what was sent is handled in time."""
+    """No burst of the smallest frames occupies the loop; requests are handled in time."""
 
     async def play(protocol: SocketProtocol, wire: Wire, loop: Loop, texts: list[str]) -> None:
         sent = (b"\x01\x80" + bytes(4)) * (opcode == 0) + bytes([opcode, 0x80, 0, 0, 0, 0]) * 2000

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +114,10 @@ def test_a_file_that_returns_is_used_again(tmp_path: Path) -> None:
         data, kept = server.data, ["before"]
         post(server, "before")
         for take in (
-            lambda: _move(data),
-            lambda: _move(data / operating.FILE),
-            lambda: _move(data / f"{operating.FILE}-wal"),
-            lambda: _replace(data),
+            partial(_move, data),
+            partial(_move, data / operating.FILE),
+            partial(_move, data / f"{operating.FILE}-wal"),
+            partial(_replace, data),
         ):
             back = take()
             check_refused(server, "storage_moved", operating.FILE)

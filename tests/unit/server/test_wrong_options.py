@@ -24,10 +24,10 @@ from tidings.server.running import NotReady, Server
 from tidings.server.sqlite.database import MIGRATIONS, CannotOpen, Database
 
 TEXT = "some words\nin two lines\n"
-UNREADABLE = "/proc/self/mem"  # a file whose content not even root can read from its start
+UNREADABLE = "/proc/self/mem"  # not even root can read this file from its start
 DEEP = "x" * 110  # with this, the path of a socket has more bytes than the kernel accepts
 WRONG: Sequence[tuple[str, str, str]] = (
-    # options with a value in which TMP is a folder; what the sentence says; and its rule
+    # options with a value in which TMP is a folder; the text of the message; and its rule
     ("--port 99999", "--port", "0<=x<=65535"),
     ("--port -1", "--port", "0<=x<=65535"),
     ("--port http", "--port", "not a valid integer"),
