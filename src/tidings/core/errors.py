@@ -397,13 +397,13 @@ class Unavailable(TidingsError):
 DISK_FULL, STORAGE_DAMAGED = "disk_full", "storage_damaged"
 STORAGE_MOVED, STORAGE_READ_ONLY = "storage_moved", "storage_read_only"
 STORAGE_FAILED = "storage_failed"
-# The codes of `StorageFailed`, each with its meaning.
+# The codes of `StorageFailed`, each with its problem and an operator's action.
 STORAGE_PROBLEMS = {
-    DISK_FULL: "The disk of the server is full.",
-    STORAGE_MOVED: "The data file of the server was moved, removed or replaced.",
-    STORAGE_READ_ONLY: "The data of the server cannot be written.",
-    STORAGE_DAMAGED: "A part of the server's data file is damaged.",
-    STORAGE_FAILED: "The disk of the server reports errors.",
+    DISK_FULL: "the disk is full; free some space",
+    STORAGE_MOVED: "moved, removed or replaced while in use; put it back, or restart the server",
+    STORAGE_READ_ONLY: "the file or its folder is read-only; check owner, mode and mount",
+    STORAGE_DAMAGED: "the file is damaged; restore a backup",
+    STORAGE_FAILED: "the disk reports an error",
 }
 
 
@@ -411,11 +411,11 @@ class StorageFailed(Unavailable):
     """
     The storage of a server has a problem that an operator has to solve.
 
-    *code* is one of `STORAGE_PROBLEMS`. Clients receive the message, so it contains no path.
+    *code* is one of `STORAGE_PROBLEMS`. Clients receive the message, so *place* is no path.
     """
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, code: str, place: str, reason: str = "") -> None:
+        super().__init__(f"{place}: {STORAGE_PROBLEMS[code]}{reason and f' ({reason})'}")
         self.code = code
 
 

@@ -71,7 +71,7 @@ _OF_HOST = ("/openapi.json", "/asyncapi.json", "/schemas/{format}", "/health", "
 # The meanings of the codes with status 503, which have no classes of their own.
 _UNAVAILABLE = {
     errors.Unavailable.code: "A store did not answer in time. Repeat the request.",
-    **errors.STORAGE_PROBLEMS,
+    **{code: f"A server: {problem}." for code, problem in errors.STORAGE_PROBLEMS.items()},
 }
 
 

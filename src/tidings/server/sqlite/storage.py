@@ -47,13 +47,6 @@ _CODES = {
     sqlite3.SQLITE_CANTOPEN: STORAGE_FAILED,
     sqlite3.SQLITE_PERM: STORAGE_FAILED,
 }
-_ACTIONS = {
-    DISK_FULL: "the disk is full; free some space",
-    STORAGE_MOVED: "moved, removed or replaced while in use; put it back, or restart the server",
-    STORAGE_READ_ONLY: "the file or its folder is read-only; check owner, mode and mount",
-    STORAGE_DAMAGED: "the file is damaged; restore a backup",
-    STORAGE_FAILED: "the disk reports an error",
-}
 # While the disk has less free space than the write-ahead log has bytes, the log is copied into the
 # file and truncated at this size. Otherwise it takes the last space, which a later copy would need.
 WAL_BYTES_SMALL = 1024 * 1024
@@ -101,7 +94,7 @@ class StorageMonitor:
             except OSError:
                 status = None
             if status is None or (status.st_dev, status.st_ino) != identity:
-                raise self.note(_problem(STORAGE_MOVED, os.path.basename(file)))
+                raise self.note(StorageFailed(STORAGE_MOVED, os.path.basename(file)))
             if main_only:
                 return
             if file is self._wal:
@@ -116,7 +109,7 @@ class StorageMonitor:
         """
         self.check()
         if not os.access(self._folder, os.W_OK):
-            raise self.note(_problem(STORAGE_READ_ONLY, self._path.name))
+            raise self.note(StorageFailed(STORAGE_READ_ONLY, self._path.name))
 
     def translate(self, error: sqlite3.Error) -> Unavailable:
         """Return *error* as an error of Tidings, and keep it if it needs an operator."""
@@ -163,8 +156,7 @@ class StorageMonitor:
                     found.append(f"table {table} ({text.splitlines()[-1]})")
             sql.close()
         if found:
-            place = f"{self._path.name}, {', '.join(found)}"
-            self.damage = _problem(STORAGE_DAMAGED, place)
+            self.damage = StorageFailed(STORAGE_DAMAGED, f"{self._path.name}, {', '.join(found)}")
             self._log(self.damage)
 
     def find(self, try_to_write: Callable[[], object]) -> StorageFailed | None:
@@ -223,11 +215,11 @@ def translate(error: sqlite3.Error, name: str) -> Unavailable:
     """Return *error*, an error of the file *name*, as an error of Tidings."""
     number = getattr(error, "sqlite_errorcode", 0)  # 0: an error of Python's module
     if not number and str(error).startswith("Could not decode"):
-        return _problem(STORAGE_DAMAGED, name)  # the message contains data
+        return StorageFailed(STORAGE_DAMAGED, name)  # the message contains data
     code = _CODES.get(number) or _CODES.get(number & 0xFF)
     if code is None:
         return Unavailable(f"the database: {reason(error)}")
-    return _problem(code, name, f" ({error})")
+    return StorageFailed(code, name, str(error))
 
 
 def reason(error: Exception) -> str:
@@ -235,7 +227,3 @@ def reason(error: Exception) -> str:
     if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY":
         return IN_USE
     return str(error)
-
-
-def _problem(code: str, place: str, more: str = "") -> StorageFailed:
-    return StorageFailed(code, f"{place}: {_ACTIONS[code]}{more}")
