@@ -150,6 +150,7 @@ def minutes(count: int) -> int:
         lambda p: "eyJh.eyJh.",
         lambda p: token(p, groups=["0" * 36] * 300),
         lambda p: token(p, exp=float("inf")),
+        lambda p: "eyJhbGciOltdfQ.eyJh.AAAA",  # {"alg":[]}
     ],
     ids=[
         "another audience",
@@ -169,6 +170,7 @@ def minutes(count: int) -> int:
         "no token",
         "too long",
         "an infinite time",
+        "a list of algorithms",
     ],
 )
 def test_a_token_that_is_not_the_issuers_for_us_is_refused(

@@ -62,6 +62,7 @@ KEYS: dict[str, tuple[tuple[Role, ...], dict[str, Any]]] = {
     "expired": (EVERY, {"expires_ms": 1}),
     "another feed": (EVERY, {}),
     "a prefix of the host": (EVERY, {"feeds": ("team-",)}),
+    "a derived prefix": (EVERY, {"feeds": ("team-x",), "made_by": f"key {7:012}"}),
     "a key of the host by type": ((Role.READ,), {"feeds": ("ma",), "bound": PUB}),
 }
 VARIANTS = (
@@ -432,11 +433,14 @@ async def answer(app: ServerApp, given: str, method: str, path: str, body: str =
     return call.status
 
 
-FULL, OF_PREFIX = f"Bearer {ADMIN.encode()}", f"Bearer {secret('a prefix of the host').encode()}"
+FULL, OF_PREFIX, DERIVED = (
+    f"Bearer {key.encode()}"
+    for key in (ADMIN, secret("a prefix of the host"), secret("a derived prefix"))
+)
 OWNER = f"Bearer {token([{'feed': 'main', 'roles': ['admin', 'consume', 'read']}])}"
 WORKER = f"Bearer {token([{'feed': 'main', 'roles': ['consume']}])}"
 LEASE, UP, KEY = '{"worker":"w"}', "up=true", {"roles": ["read"]}
-TEAM = json.dumps({**KEY, "feeds": ["team-x"]})
+TEAM, TEAM_Y = (json.dumps({**KEY, "feeds": [f"team-{each}"]}) for each in "xy")
 # The credential, the request, and the status of its answer.
 RULES = [
     *((OWNER, "POST", "/feeds/main/keys", json.dumps({**KEY, **more}), 400) for more in (
@@ -450,8 +454,9 @@ RULES = [
     (OWNER, "PUT", "/health", UP, 403),
     (OF_PREFIX, "PUT", "/health", UP, 403),
     (FULL, "PUT", "/health", UP, 200),
-    (OF_PREFIX, "POST", "/feeds/team-x/keys?host=true", TEAM, 201),
+    (OF_PREFIX, "POST", "/feeds/team-x/keys?host=true", TEAM_Y, 201),
     (OF_PREFIX, "POST", "/feeds/team-x/keys?host=true", TEAM, 400),  # the limit is 2 keys here
+    (DERIVED, "POST", "/feeds/team-x/keys?host=true", TEAM, 400),  # together with its creator
     (FULL, "POST", "/feeds/team-x/keys?host=true", TEAM, 201),
     *((basic("a guess"), "GET", f"/feeds/{feed}/objects", "", 401) for feed in ("other", "team-x")),
     (basic("a guess"), "GET", "/feeds/other/objects", "", 429),  # the third one at the host

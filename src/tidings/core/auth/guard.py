@@ -213,7 +213,7 @@ class FailedAttemptLimiter:
         """Count a failed attempt."""
         place = feed, self._clock() // limits.MISSES_MS
         if place not in self._counted:
-            for old in [each for each in list(self._counted) if each[0] == feed]:
+            for old in [each for each in list(self._counted) if each[1] != place[1]]:
                 self._counted.pop(old, None)
         self._counted.setdefault(place, []).append(None)
 

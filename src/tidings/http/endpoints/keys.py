@@ -79,9 +79,10 @@ class KeyRouter:
         charged = replace(given, is_charged=True) if given else None
         rights = self.guard.rights(scope, charged)
         if scope == HOST and allowed.feeds:  # too many revoked keys would end streams of others
-            own = sum(covers(allowed, scope, key) for key in self.issuer.keys.keys(scope))
-            if own >= limits.PREFIX_KEYS_MAX:
-                rule = f"has {own} keys, with those of the last month; ask the host's operator"
+            keys = {f"key {key.id}": key for key in self.issuer.keys.keys(scope) if key.feeds}
+            first = _first(keys, wanted.made_by)
+            if sum(_first(keys, each) == first for each in keys) > limits.PREFIX_KEYS_MAX:
+                rule = f"has {limits.PREFIX_KEYS_MAX} keys already; ask the host's operator"
                 raise InvalidSetting(rule, field="feeds")
         presented = fresh(self.new_key)
         made = self.issuer.create(scope, presented, within(wanted, allowed, rights, scope=scope))
@@ -112,6 +113,13 @@ class KeyRouter:
         if not covers(allowed, scope, self.issuer.find(scope, name)):
             raise UnknownKey("is not the id of a key of your feeds", field="id", value=name)
         return self.issuer.revoke(scope, name)
+
+
+def _first(keys: Mapping[str, Key], name: str) -> str:
+    """Return the first of the credentials with prefixes that created each other up to *name*."""
+    while name in keys and ((by := keys[name].made_by) in keys or by.startswith("token ")):
+        name = by
+    return name
 
 
 def parse_lifetime(text: object) -> int:

@@ -41,7 +41,7 @@ _OF_KIND = {
     ("OKP", "Ed25519"): ("EdDSA",),
     ("OKP", "Ed448"): ("EdDSA",),
 }
-ALGORITHMS = frozenset(each for algorithms in _OF_KIND.values() for each in algorithms)
+ALGORITHMS = tuple(each for algorithms in _OF_KIND.values() for each in algorithms)
 KEYS_AGE_S = 3600  # maximum age of the keys; a withdrawn key is accepted for up to this time
 KEYS_KEPT_S = 6 * 3600  # replaces `KEYS_AGE_S` while the issuer cannot be reached
 ASK_AGAIN_S = 30  # minimum time between two fetches for unknown keys
