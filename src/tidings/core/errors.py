@@ -400,7 +400,7 @@ STORAGE_FAILED = "storage_failed"
 # The codes of `StorageFailed`, each with its problem and an operator's action.
 STORAGE_PROBLEMS = {
     DISK_FULL: "the disk is full; free some space",
-    STORAGE_MOVED: "moved, removed or replaced while in use; put it back, or restart the server",
+    STORAGE_MOVED: "moved, removed, replaced or truncated while in use; put the same file back",
     STORAGE_READ_ONLY: "the file or its folder is read-only; check owner, mode and mount",
     STORAGE_DAMAGED: "the file is damaged; restore a backup",
     STORAGE_FAILED: "the disk reports an error",

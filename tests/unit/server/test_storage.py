@@ -158,19 +158,30 @@ def test_a_file_is_missed_without_a_request(tmp_path: Path) -> None:
         assert report(server)[:2] == (503, "UNAVAILABLE")
 
 
-def test_a_read_only_folder_refuses_posts(volume: Callable[[int], Path]) -> None:
+@pytest.mark.parametrize("file", ["feed.db", "feed.db-wal"])
+def test_a_truncated_file_is_not_used_until_a_restart(file: str) -> None:
+    with Server() as server:
+        post(server, "before")
+        os.truncate(server.data / file, 0)
+        check_refused(server, "storage_moved", file)
+        check_refused(server, "storage_moved", file)  # also if the file has grown again
+
+
+@pytest.mark.parametrize("file", ["", "feed.db", "feed.db-wal"])
+def test_a_read_only_file_or_folder_refuses_posts(volume: Callable[[int], Path], file: str) -> None:
     """A server could not start with it again."""
     folder = volume(16)
     with Server(data=folder / "data") as server:
         post(server, "before")
-        subprocess.run(["mount", "--bind", server.data, server.data], check=True)
+        place = str(server.data / file)
+        subprocess.run(["mount", "--bind", place, place], check=True)
         try:
-            subprocess.run(["mount", "-o", "remount,bind,ro", server.data], check=True)
+            subprocess.run(["mount", "-o", "remount,bind,ro", place], check=True)
             check_refused(server, "storage_read_only", "read-only")
-            subprocess.run(["mount", "-o", "remount,bind,rw", server.data], check=True)
+            subprocess.run(["mount", "-o", "remount,bind,rw", place], check=True)
             check_works(server, "after")
         finally:
-            subprocess.run(["umount", "-l", server.data], check=True)
+            subprocess.run(["umount", "-l", place], check=True)
 
 
 # A damaged file.

@@ -24,6 +24,7 @@ from tidings.http.outbound.files import lock, publish
 from tidings.server.loop_guard import LoopWouldBlock, check_may_block
 from tidings.server.sqlite.storage import (
     IN_USE,
+    SIZES_UNKNOWN,
     TRIAL_BYTES,
     StorageMonitor,
     reason,
@@ -214,7 +215,7 @@ class Database:
         self._connection = _connect(self._path, shared=shared)
         try:
             self.storage.open()
-            self.storage.check()
+            self.storage.sizes = self.storage.check()
             self._save_space()
             self._migrate()
         except BaseException:
@@ -332,7 +333,8 @@ class Database:
         self._owner = get_ident()
         try:
             if self.storage.problem is None:
-                self.storage.check(main_only=True)
+                # Another process may truncate the log of a shared file.
+                self.storage.check(self.storage.sizes if self._lock is not None else (0,))
             else:
                 self.storage.check_writable()
             with self.translating:
@@ -417,9 +419,9 @@ class Database:
             for each in self._then:
                 each()
             self._save_space()
+            self.storage.sizes = self.storage.check_writable()
         finally:
             self.rollback()
-        self.storage.check_writable()
         if pages:
             self.committed(pages)
 
@@ -427,7 +429,12 @@ class Database:
         """Truncate the write-ahead log if it would take the last space of the disk."""
         if self.storage.is_space_short():
             with suppress(sqlite3.Error):  # there is no space for the copy
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self._truncate()
+
+    def _truncate(self) -> bool:
+        self.storage.sizes = SIZES_UNKNOWN
+        (busy, *_) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
 
     def find_problem(self) -> StorageFailed | None:
         """Return the reason why nothing can be stored now, or None. Do not call it in the loop."""
@@ -559,7 +566,11 @@ class Database:
         Raises:
             Unavailable: the file cannot be written completely, or `close` interrupted the backup.
                 No partial file is left.
+            StorageFailed: a part of the data is damaged, which VACUUM may copy without an error.
         """
+        self.storage.find_damage()
+        if self.storage.damage is not None:
+            raise self.storage.damage
         part = target.with_name(f"{target.name}.part")
         part.unlink(missing_ok=True)
         try:
@@ -594,12 +605,8 @@ class Database:
         with self.translating, closing(_open(self._path, SHARED_WAIT_S)) as sql:
             sql.execute("PRAGMA wal_checkpoint(PASSIVE)")
         done: list[bool] = []
-
-        def truncate() -> None:  # after a commit, so that no transaction is open
-            (busy, *_) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            done.append(not busy)
-
-        self.write(lambda _: self.on_commit(truncate))
+        # After a commit, no transaction is open.
+        self.write(lambda _: self.on_commit(lambda: done.append(self._truncate())))
         return any(done)
 
     def vacuum(self) -> None:
@@ -611,7 +618,7 @@ class Database:
         """
         with self.translating:
             self._connection.execute("VACUUM")
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._truncate()
 
     def delete_expired(self, now_ms: int) -> int:
         """

@@ -14,6 +14,7 @@ import os
 import sqlite3
 import time
 from contextlib import suppress
+from itertools import repeat
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from tidings.core.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,8 @@ _CODES = {
 # While the disk has less free space than the write-ahead log has bytes, the log is copied into the
 # file and truncated at this size. Otherwise it takes the last space, which a later copy would need.
 WAL_BYTES_SMALL = 1024 * 1024
+SIZES_UNKNOWN = (0, 0)  # of the database and its write-ahead log
+_GONE = (0, 0)  # the identity of no file
 TRIAL_BYTES = 64 * 1024  # size of a trial write, like a large post
 TRIAL_EVERY_S = 0.25  # between two trial writes, because each health check may cause one
 
@@ -70,46 +73,51 @@ class StorageMonitor:
         self.problem: StorageFailed | None = None
         self.damage: StorageFailed | None = None
         self._tried_s = -TRIAL_EVERY_S
-        self._folder, self._wal = str(path.parent), f"{path}-wal"
+        self._folder = str(path.parent)
         self._identities: dict[str, tuple[int, int]] = {}
-        self._wal_bytes = 0
+        # The sizes of the database and its write-ahead log, which no other program may reduce.
+        self.sizes: Sequence[int] = SIZES_UNKNOWN
 
     def open(self) -> None:
         """Remember which files are in use. They must exist."""
-        others = (f"{self._path}{suffix}" for suffix in ("-shm", "-lock"))
-        for file in filter(os.path.exists, (str(self._path), self._wal, *others)):
+        files = (f"{self._path}{suffix}" for suffix in ("", "-wal", "-shm", "-lock"))
+        for file in filter(os.path.exists, files):
             status = os.stat(file)
             self._identities[file] = status.st_dev, status.st_ino
 
-    def check(self, *, main_only: bool = False) -> None:
+    def check(self, least: Iterable[int] = repeat(0)) -> Sequence[int]:
         """
-        Check that the files, or only the database itself, are in place.
+        Check that the files are in place; return the sizes of the database and its log.
+
+        With *least*, check only the first files, and that they are not smaller.
 
         Raises:
-            StorageFailed: a file was moved, removed or replaced.
+            StorageFailed: a file was moved, removed, replaced or truncated.
         """
-        for file, identity in self._identities.items():
-            try:
+        sizes: list[int] = []
+        for (file, identity), size in zip(self._identities.items(), least, strict=False):
+            found = _GONE
+            with suppress(OSError):
                 status = os.stat(file)
-            except OSError:
-                status = None
-            if status is None or (status.st_dev, status.st_ino) != identity:
+                found = status.st_dev, status.st_ino
+                sizes.append(status.st_size)
+                if found == identity and status.st_size < size:
+                    found = self._identities[file] = _GONE  # until a restart
+            if found != identity:
                 raise self.note(StorageFailed(STORAGE_MOVED, os.path.basename(file)))
-            if main_only:
-                return
-            if file is self._wal:
-                self._wal_bytes = status.st_size
+        return sizes[:2]
 
-    def check_writable(self) -> None:
+    def check_writable(self) -> Sequence[int]:
         """
-        Check the files, and that a server could start with them.
+        Check the files, and that a server could start with them; return the same as `check`.
 
         Raises:
-            StorageFailed: see `check`, or the folder is read-only.
+            StorageFailed: see `check`, or a file or the folder is read-only.
         """
-        self.check()
-        if not os.access(self._folder, os.W_OK):
+        sizes = self.check()
+        if not all(os.access(path, os.W_OK) for path in (self._folder, *self._identities)):
             raise self.note(StorageFailed(STORAGE_READ_ONLY, self._path.name))
+        return sizes
 
     def translate(self, error: sqlite3.Error) -> Unavailable:
         """Return *error* as an error of Tidings, and keep it if it needs an operator."""
@@ -132,7 +140,7 @@ class StorageMonitor:
         if self.damage is None:
             self.damage = error
             self._log(error)
-            search = Thread(target=self._find_damage, name="find-damage", daemon=True)
+            search = Thread(target=self.find_damage, name="find-damage", daemon=True)
             search.start()
             if self._waits():
                 search.join()
@@ -142,8 +150,8 @@ class StorageMonitor:
         if not self._waits():  # a command only reports the error that is raised
             log.error("%(error)s", {"error": error})
 
-    def _find_damage(self) -> None:
-        """Name the damaged tables. This reads the whole file once, which is damaged in any case."""
+    def find_damage(self) -> None:
+        """Set *damage* to an error that names all damaged tables. This reads the whole file."""
         found: list[str] = []
         with suppress(sqlite3.Error, Unavailable):
             sql = self._connect()
@@ -180,13 +188,14 @@ class StorageMonitor:
 
     def is_space_short(self) -> bool:
         """Return True if the write-ahead log is larger than the free space of the disk."""
-        if self._wal_bytes <= WAL_BYTES_SMALL:
+        wal_bytes = self.sizes[-1]
+        if wal_bytes <= WAL_BYTES_SMALL:
             return False
         try:
             disk = os.statvfs(self._folder)
         except OSError:
             return False
-        return disk.f_bavail * disk.f_frsize < self._wal_bytes
+        return disk.f_bavail * disk.f_frsize < wal_bytes
 
 
 class translate_errors:
