@@ -54,7 +54,7 @@ class Committing:
         Return True once *lines* are safe on disk, False if they do not fit into the queue.
 
         Raises:
-            sqlite3.OperationalError: the disk refuses the write.
+            sqlite3.Error: the disk refuses the write.
         """
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((lines, answer))
@@ -65,7 +65,7 @@ class Committing:
     async def _work(self) -> None:
         while self._waiting:
             group, self._waiting = self._waiting, []
-            kept: list[bool] | sqlite3.OperationalError
+            kept: list[bool] | sqlite3.Error
             try:
                 kept = await asyncio.to_thread(
                     intake.add_lines,
@@ -74,12 +74,12 @@ class Committing:
                     now_ms=now_ms(),
                     bound=self._bound,
                 )
-            except sqlite3.OperationalError as error:
+            except sqlite3.Error as error:
                 kept = error
             for at, (_, answer) in enumerate(group):
                 if answer.done():
                     continue  # the producer has disconnected, but its operations are queued
-                if isinstance(kept, sqlite3.OperationalError):
+                if isinstance(kept, sqlite3.Error):
                     answer.set_exception(kept)
                 else:
                     answer.set_result(kept[at])
@@ -148,7 +148,7 @@ class Application:
             raise
         try:
             kept = await self._committing.add(lines)
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             return _unavailable(f"cannot be written: {error}")
         return Answer(204) if kept else _unavailable("is full; try again later")
 

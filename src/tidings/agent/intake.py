@@ -183,7 +183,7 @@ class Checker:
             running = self._wait_for_wake()
             try:
                 self._check_all()
-            except sqlite3.OperationalError as error:
+            except sqlite3.Error as error:
                 self._notices.report("disk", f"the queue cannot be written: {error}")
 
     def _wait_for_wake(self) -> bool:

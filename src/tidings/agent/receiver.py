@@ -178,7 +178,7 @@ class Receiver:
                 bound=self._bound,
                 discarded=self._discarded,
             )
-        except sqlite3.OperationalError:
+        except sqlite3.Error:
             return
         self._stuck = False
         self._discarded = 0

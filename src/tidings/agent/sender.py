@@ -144,7 +144,7 @@ class Sender:
             self._grown.clear()
             try:
                 sent = self._send_next()
-            except sqlite3.OperationalError as error:
+            except sqlite3.Error as error:
                 self._disk(error)
                 sent = True
             if not sent:
@@ -201,7 +201,7 @@ class Sender:
         if self._ending.wait(delay_s):
             time.sleep(min(delay_s, ENDING_DELAY_S_MAX))
 
-    def _disk(self, error: sqlite3.OperationalError) -> None:
+    def _disk(self, error: sqlite3.Error) -> None:
         self.condition.fail("disk", str(error))
         self._notices.report("disk", f"the queue cannot be written: {error}")
         self._ending.wait(DISK_DELAY_S)

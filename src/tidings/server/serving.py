@@ -447,8 +447,11 @@ async def _sweep(host: Host) -> None:
         await asyncio.sleep(limits.SWEEP_EVERY_MS / 1000)
         try:
             await asyncio.get_running_loop().run_in_executor(host.pool, host.sweep)
-        except* TidingsError as errors:  # such as a full disk
-            log.warning("a sweep failed; the next one runs in a minute: %s", errors.exceptions[0])
+        except* (TidingsError, OSError) as errors:  # such as a full disk
+            error: Exception = errors
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
+            log.warning("a sweep failed; the next one runs in a minute: %s", error)
         except* Exception:
             log.exception("a sweep failed; the next sweep runs in a minute")
 

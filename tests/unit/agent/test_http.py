@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.agent.processes import operation
 from tidings.agent.http import Application, Committing
-from tidings.agent.queue import Bound, Store
+from tidings.agent.queue import NAME, Bound, Store
 from tidings.http.asgi import Message
 
 
@@ -86,6 +86,17 @@ def test_a_body_is_decompressed(tmp_path: Path, body: bytes, encoding: str, stat
 
     assert said[0]["status"] == status
     assert door.store.totals().received == (status == 204)
+
+
+def test_a_damaged_queue_is_said(tmp_path: Path) -> None:
+    door = Door(tmp_path)
+    for pragma in ("wal_checkpoint(TRUNCATE)", "shrink_memory"):
+        door.store.read(f"PRAGMA {pragma}")
+    with open(tmp_path / NAME, "r+b") as file:
+        file.seek(4096)  # after the first page, which was read already
+        file.write(b"x" * 200_000)
+    start, body = asyncio.run(door.post(operation("a")))
+    assert start["status"] == 503 and b"malformed" in body["body"]
 
 
 def test_a_full_disk_is_said(tmp_path: Path) -> None:
