@@ -169,6 +169,7 @@ class WaitingList(ABC):
         This check, unlike `_admit`, does not count the request against the rate of the key again.
         """
         if not allowed.admission.may_end:
+            await in_thread(self._admit, public_name(feed), request.headers)
             return
         waited_ms = round(-request.left_s(request.came_s) * 1000)
 
@@ -190,9 +191,7 @@ class WaitingList(ABC):
     ) -> Mapping[str, str]:
         """Return the headers for caches; check the credential again if the request *waited*."""
         shared = sharing(allowed, waits=waits, full=full)
-        if waited and shared:  # a cache may give the response to other clients
-            await in_thread(self._admit, public_name(feed), request.headers)
-        elif waited:
+        if waited:
             await self._check_again(request, feed, allowed)
         return shared
 
