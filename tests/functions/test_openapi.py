@@ -24,6 +24,7 @@ PATHS = [*described_paths()]
 # Errors that no described route returns, with the reason.
 NOT_DESCRIBED = {
     "invalid_message": "a message of a WebSocket",
+    "repeated_header": "of a server only: a gateway joins repeated headers",
     "invalid_registration": "a message of a WebSocket",
     "out_of_turn": "a message of a WebSocket",
     "key_ended": "sent on a WebSocket, or ends a response that has begun",

@@ -559,8 +559,9 @@ class Forger(Client):
     """Posts with a token that the server has to ask its issuer about."""
 
     async def use(self) -> None:
-        headers = {"content-type": "application/json", "authorization": f"Bearer {_FORGED}"}
-        status, _ = await request(self.world, "POST", "/ops", b"[]", headers)
+        token = [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {_FORGED}".encode())]
+        headers = {"content-type": "application/json"}
+        status, _ = await request(self.world, "POST", "/ops", b"[]", headers, only=token)
         if status not in (401, 503):
             raise Broken(f"a forged token was answered with {status}")
         await asyncio.sleep(self.world.random.uniform(1, 10))

@@ -12,6 +12,7 @@ import sqlite3
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from greenlet import GreenletExit
 
@@ -28,11 +29,11 @@ _FULL = 2  # https://www.sqlite.org/pragma.html#pragma_synchronous
 _PAGE, _SECTOR = 4096, 512
 
 
-def connect(path: Path, **named: Any) -> sqlite3.Connection:
-    """Implement `sqlite3.connect` for the process that runs."""
+def connect(path: Path | str, **named: Any) -> sqlite3.Connection:
+    """Implement `sqlite3.connect`, for a path or a URI, for the process that runs."""
     process: Process = OWNER.get()
     connection: Connection = sqlite3.connect(path, factory=Connection, **named)
-    connection.process, connection.is_data = process, Path(path).name == FILE
+    connection.process, connection.is_data = process, Path(urlsplit(str(path)).path).name == FILE
     machine = process.machine
     wall_s = lambda *_: str((machine.wall_us + machine.now_us) // 10**6)  # noqa: E731
     connection.create_function("strftime", 2, wall_s)

@@ -447,7 +447,7 @@ RULES = [
         *({"label": text} for text in ("\x9b31m", "\u202ex", "\u2028", "\x85", "\u061c")),
         *({"expires": text} for text in ("0", "-0", "0s", "1ns", "999us")),
     )),
-    (OWNER, "POST", "/feeds/main/keys", json.dumps({**KEY, "label": "ä", "expires": "1h"}), 201),
+    (OWNER, "POST", "/feeds/main/keys", json.dumps({**KEY, "label": "ä", "expires": "1m"}), 201),
     (WORKER, "POST", "/feeds/main/consumers/mine/lease", LEASE, 403),
     (WORKER, "POST", "/feeds/main/consumers/own/lease", LEASE, 200),
     (OWNER, "POST", "/feeds/main/consumers/mine/lease", LEASE, 200),

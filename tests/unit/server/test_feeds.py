@@ -157,7 +157,7 @@ async def _created_again(folder: Path) -> tuple[list[str], list[int]]:
             await asyncio.to_thread(host.feeds.create, NAME)
         objects = await http.get(f"/feeds/{NAME}/objects")
         assert objects.json()["objects"] == []
-        status = (await http.get(f"/status?feed={NAME}")).text
+        status = (await http.get(f"/feeds/{NAME}/status")).text
         metrics = (await http.get("/metrics")).text
         for text in (status, metrics):
             assert f'"{NAME}"' in text and "~" not in text
