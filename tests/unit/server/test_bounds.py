@@ -73,6 +73,7 @@ VARIANTS = (
     "limit=1&after=0/a&since=0&host=true&type=zzz&id=taken",
     "after=a&bucket={bucket}&why=x&by=y&live=sse&offset=-1&confirm=a",
     "bucket={bucket}&types=pub&limit=1&after=m&offset=-1&cursors=true",
+    "size=4194304",
 )
 SETTINGS = {
     "TIDINGS_FEEDS": "main,other",
@@ -100,7 +101,7 @@ def token(grants: list[dict[str, Any]], expires_s: float = 3600) -> str:
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each list have a continuation, and let streams last."""
-    for name in ("READ_PAGES_BYTES_MAX", "BATCH_BYTES", "OBJECTS_MAX", "OBJECTS_READS_MAX"):
+    for name in ("BATCH_BYTES", "OBJECTS_MAX", "OBJECTS_READS_MAX"):
         monkeypatch.setattr(limits, name, 2)
     for name in ("STREAM_LIVE_S", "STREAM_WAIT_S", "CHANGES_BLOCK_S_MAX", "BATCH_BLOCK_S_MAX"):
         monkeypatch.setattr(limits, name, 10_000)
@@ -215,13 +216,13 @@ async def fill(host: Host, app: ServerApp) -> None:
     feed = "/feeds/main"
     outside = operation(MARK, f"{MARK}0", MARK, f"p/{MARK}")
     bodies: list[tuple[str, str, object]] = [
+        ("POST", f"{feed}/ops", outside),  # in the first pages, so that each list has them
+        ("POST", f"{feed}/erasures", {"type": MARK, "id": f"{MARK}0", "reason": MARK}),
         *(("PUT", f"/feeds/{name}", {}) for name in (f"a-{HIDDEN}", f"zz-{HIDDEN}", "team-x")),
         ("POST", f"{feed}/changes", {"data": MARK, "tags": [MARK]}),
         ("PUT", f"{feed}/consumers/own", {"types": [MARK]}),
         ("PUT", f"{feed}/hooks/mine", {"url": f"https://{MARK}.example"}),
         ("PUT", STREAM_NAME, [1]),
-        ("POST", f"{feed}/ops", outside),
-        ("POST", f"{feed}/erasures", {"type": MARK, "id": f"{MARK}0", "reason": MARK}),
         ("POST", f"{feed}/ops", {**outside, "id": f"{MARK}1", "event": "delete"}),
     ]
     for number in range(20):
@@ -344,7 +345,10 @@ async def opened(app: ServerApp, given: str) -> list[Call]:
     """Return a call of each transport that stays open, with the header *given*."""
     log = await done(app, "GET", "/feeds/main/log", None, ADMIN.encode())
     end = json.loads(log.said[log.said.index("{") :])["end"]
-    headers = {"authorization": given, "last-event-id": "0"}
+    head = (await done(app, "GET", "/changes?limit=0", None, ADMIN.encode())).said.split('"head":')[
+        1
+    ]
+    headers = {"authorization": given, "last-event-id": "0", "accept": "text/event-stream"}
     lines = {**headers, "accept": "application/x-ndjson"}
     password = given.rpartition(" ")[2]
     subscribe = {"action": "resume", "cursor": "now", "password": password}
@@ -353,8 +357,17 @@ async def opened(app: ServerApp, given: str) -> list[Call]:
         Call(app, "GET", "/ops", "", lines, until=('"live"',)),
         Call(app, "GET", STREAM_NAME, "offset=-1&live=sse", headers, until=('"upToDate":true',)),
         Call(app, "GET", STREAM_NAME, "offset=now&live=long-poll", headers, until=("",)),
-        Call(app, "GET", "/changes", "since=4000000000&block=9999", headers, until=("",)),
-        Call(app, "GET", "/feeds/main/pages", f"after={end}&block=9999", headers, until=("",)),
+        Call(
+            app, "GET", "/changes", f"since={head.split(',')[0]}&block=9999", headers, until=("",)
+        ),
+        Call(
+            app,
+            "GET",
+            "/feeds/main/pages",
+            f"after={end}&block=9999&size=4194304",
+            headers,
+            until=("",),
+        ),
     ]
     if not given.startswith("Basic"):  # a WebSocket stays open after a changed password (P10.6)
         made.append(
@@ -394,6 +407,8 @@ def test_every_transport_ends_with_its_credential(
                 await done(app, "POST", STREAM_NAME, ["toolate"], ADMIN.encode())
             await asyncio.gather(*(each.ended() for each in calls))
             assert [each for each in calls if "toolate" in each.said] == []
+            refused = (400, 406), '"lost":true'  # such a call would not have been open
+            assert [x for x in calls if x.status in refused[0] or refused[1] in x.said] == []
 
     asyncio.run(play())
 
