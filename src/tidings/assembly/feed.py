@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.wire import Upstream
     from tidings.core.settings.profiles import CompatibilityMode, Losses, PushLanes, RecentProfiles
     from tidings.core.settings.values import Admission
-    from tidings.core.state.projector import SumDemand
+    from tidings.core.state.projector import SumDemand, SumKeeper
     from tidings.core.state.removed_parents import RemovedParentsReader
     from tidings.core.state.rows import Row, StateStore
     from tidings.core.state.sums import SumReader
@@ -580,11 +580,17 @@ class Assembly:
         assert self.stores.archive is not None, "this host has no archive"
         return self.trace(Archiver(self.stores.archive, self.runtime.count), late_ms=0)
 
-    def projector(self) -> Handler:
-        """Return the handler that maintains the state."""
-        from tidings.core.state.projector import Projector, SumKeeper, always
+    @cached_property
+    def sum_keeper(self) -> SumKeeper:
+        from tidings.core.state.projector import SumKeeper, always
 
         wanted = always if self.sum_demand is None else self.sum_demand.wants
+        return SumKeeper(self.stores.sums, self.stores.state, wanted, self.sum_rows_max)
+
+    def projector(self) -> Handler:
+        """Return the handler that maintains the state."""
+        from tidings.core.state.projector import Projector
+
         projector = Projector(
             states=self.stores.state,
             removed_parents=self.stores.removed_parents,
@@ -592,7 +598,7 @@ class Assembly:
             waker=self.stores.waker,
             clock=self.runtime.clock,
             tombstones=self.stores.tombstones,
-            sums=SumKeeper(self.stores.sums, self.stores.state, wanted, self.sum_rows_max),
+            sums=self.sum_keeper,
             tombstone_ms=self.settings.tombstone_ms,
             page_ms=self.settings.page_ms,
             on_erasure=self._record_erasure,

@@ -24,6 +24,7 @@ from tidings.core.changeagent.tag_index import IndexMonitor
 from tidings.core.durable_streams.service import StreamReader, StreamWriter
 from tidings.core.effects import Runtime
 from tidings.core.errors import TidingsError, Unavailable
+from tidings.core.feeds.records import Removed
 from tidings.core.feeds.remover import FeedDataParts
 from tidings.core.followers.follower import ARCHIVE, STATE, FollowerConfig
 from tidings.core.hooks.attempts import AttemptLog
@@ -34,6 +35,7 @@ from tidings.core.maintenance.history import Figures, History
 from tidings.core.maintenance.restore import Restorer
 from tidings.core.maintenance.sweep import Failures
 from tidings.core.model.feeds import ERASE, HOST, PUSH, public_name
+from tidings.core.newest import Newest
 from tidings.core.replication.relay import RELAY
 from tidings.core.settings.profiles import close
 from tidings.core.state.projector import SumDemand
@@ -206,8 +208,8 @@ class Host(Assembly):
         self._replays = ThreadPoolExecutor(REPLAY_THREADS, thread_name_prefix="replay")
         self.writer = Writer(self.database, loop, self.meters.commits.observe)
         self.waker = Wakeups(loop, self._replay_soon)
-        self._traced: dict[str, int] = {}  # the last page with a trace of each feed
-        self._recent: dict[str, None] = {}  # the feeds that have grown last, the latest one last
+        self._traced = Newest[str, int]()  # the last page with a trace of each feed
+        self._recent = Newest[str, None](limits.FEEDS_NAMED)  # the feeds that have grown last
         self.late_consumers: dict[str, Sequence[Lag]] = {}  # lags of feeds with a late consumer
         self.sum_demand = SumDemand(steady_ms, self.waker)
         stores = FileStores(
@@ -312,7 +314,19 @@ class Host(Assembly):
     @cached_property
     def feed_data(self) -> FeedData:
         database = SqliteFeedData(self.database, self.stores.followers, steady_ms)
-        return FeedDataParts((self._generations, database, FolderFeedFiles(self._folder)))
+        files = FolderFeedFiles(self._folder)
+        return FeedDataParts((self._generations, database, files, self))
+
+    def remove(self, key: str, place: str, until_ms: int) -> Removed:
+        """Implement `FeedData`: remove a deleted feed from the memory of this process."""
+        self.notifications.loop.call_soon_threadsafe(self._forget, key)
+        return Removed(None, {})
+
+    def _forget(self, feed: str) -> None:
+        """Remove *feed*, in the event loop, which also writes the state; see also `Newest`."""
+        self.webhooks.reload(feed)
+        self.state.forget(feed)
+        self.sum_keeper.forget(feed)
 
     def _remove(self, _: str) -> None:
         """Remove data of deleted feeds for a short time; continue in the next run."""
@@ -508,14 +522,11 @@ class Host(Assembly):
     def _on_commit(self, pages: Sequence[tuple[str, Page]]) -> None:
         self._traced.update((feed, page.number) for feed, page in pages if page.trace)
         for feed in dict.fromkeys(feed for feed, _ in pages):
-            self._recent.pop(feed, None)
             self._recent[feed] = None
             self.sockets.mark_committed(feed)
             self.waker.wake(feed, PUSH)
             self.webhooks.wake(feed)
         self.notifications.notify(pages)
-        while len(self._recent) > limits.FEEDS_NAMED:
-            del self._recent[next(iter(self._recent))]
 
     @cached_property
     def history(self) -> History:

@@ -8,7 +8,7 @@ these stores in place of the stores of other hosts.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from tidings.core import limits
 from tidings.core.effects import is_ahead
 from tidings.core.errors import LeaseLost
 from tidings.core.followers.leases import Lease
+from tidings.core.newest import Newest
 from tidings.core.triton.registration import Listener, Registered
 from tidings.core.websocket.connections import (
     Change,
@@ -351,12 +352,13 @@ class MemoryKeyUsage:
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str, str], int] = {}
-        self._counts: defaultdict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+        self._counts: Newest[tuple[str, str], Counter[int]] = Newest(limits.KEYS_KNOWN_MAX)
         self._lock = Lock()
 
     def add(self, feed: str, name: str, window: int, requests: int) -> int:
         with self._lock:
-            counts = self._counts[feed, name]
+            counts = self._counts.get((feed, name)) or Counter()
+            self._counts[feed, name] = counts
             counts[window] += requests
             for over in [each for each in counts if abs(each - window) > 1]:
                 del counts[over]

@@ -298,6 +298,10 @@ class StateProjection:
             self._due.add(feed)
             self._loop.call_soon_threadsafe(self._schedule, feed)
 
+    def forget(self, feed: str) -> None:
+        """Remove the deleted *feed* from memory; in the event loop."""
+        self._begun.discard(feed)
+
     def stop(self) -> None:
         """Schedule no more slices; `Writer.stop` waits for the slice in progress."""
         self._stopped = True

@@ -30,6 +30,7 @@ from tidings.core.errors import (
 from tidings.core.model.feeds import HOST, NAME, NAME_RULE, public_name
 from tidings.core.model.filters import EVERYTHING, Filter, validate_values
 from tidings.core.model.timestamps import MS_MAX
+from tidings.core.newest import Newest
 from tidings.core.settings.profiles import change, close
 from tidings.core.settings.values import Admission, Ended, with_ending
 
@@ -293,7 +294,7 @@ class KeyRing:
         self._stored, self._clock, self._aging = stored, clock, aging
         self._failures, self._meter = failures, meter
         # The time at which each key was read, and the key, in the order of these times.
-        self._known: dict[tuple[str, str], tuple[int, Key]] = {}
+        self._known: Newest[tuple[str, str], tuple[int, Key]] = Newest(limits.KEYS_KNOWN_MAX)
 
     def knows(self, given: Credential) -> bool:
         return parse(given.secret) is not None
@@ -399,9 +400,6 @@ class KeyRing:
         self._known.pop(place, None)
         if key is not None:
             self._known[place] = (now, key)
-            if len(self._known) > limits.KEYS_KNOWN_MAX:
-                oldest = next(iter([*self._known]))
-                self._known.pop(oldest, None)
         return key
 
 

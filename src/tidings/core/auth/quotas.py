@@ -24,7 +24,6 @@ counted.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidings.core import limits
 from tidings.core.effects import has_passed
 from tidings.core.errors import TooManyRequests, Unavailable
+from tidings.core.newest import Newest
 from tidings.core.settings.values import FOR_GOOD, Admission
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class _Used:
 class RateLimiter:
     def __init__(self, counts: KeyUsage, clock: Clock) -> None:
         self._counts, self._clock = counts, clock
-        self._used: OrderedDict[tuple[str, str], _Used] = OrderedDict()
+        self._used: Newest[tuple[str, str], _Used] = Newest(limits.KEYS_KNOWN_MAX)
         self._lock = Lock()
 
     def spend(self, feed: str, key: str, rate: int) -> None:
@@ -148,10 +148,7 @@ class RateLimiter:
         return ReadCharge(feed, admission, self)
 
     def _of(self, feed: str, key: str, rate: int, now_ms: int) -> _Used:
-        used = self._used.setdefault((feed, key), _Used())
-        self._used.move_to_end((feed, key))
-        while len(self._used) > limits.KEYS_KNOWN_MAX:
-            self._used.popitem(last=False)
+        self._used[feed, key] = used = self._used.get((feed, key)) or _Used()
         used.at(now_ms, rate)
         return used
 

@@ -28,6 +28,7 @@ from tidings.core.log.reader import PagesLost, is_beyond
 from tidings.core.model.cursors import Place
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.model.operations import parse_line
+from tidings.core.newest import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -236,7 +237,7 @@ class Lister:
     index: TagStore
     lost: Callable[[str, Cursor], bool] = _nothing
     chained: Container[str] = ()
-    _heads: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _heads: Newest[str, tuple[int, int]] = field(default_factory=Newest)
 
     def list(self, feed: str, query: Query) -> Listing:
         """

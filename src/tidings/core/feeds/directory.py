@@ -8,6 +8,7 @@ from tidings.core import limits
 from tidings.core.errors import FeedDeleted, Rejected, UnknownFeed
 from tidings.core.feeds.records import FeedRecord
 from tidings.core.model.feeds import check_name, number_of, public_name
+from tidings.core.newest import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -29,7 +30,7 @@ class Directory:
         self.configured = frozenset(configured)
         self._store, self._aging = store, aging
         # Each record has the token that was current when its read began, see `profiles.Recent`.
-        self._known: dict[str, tuple[int, FeedRecord | None, object]] = {}
+        self._known: Newest[str, tuple[int, FeedRecord | None, object]] = Newest()
         self._token = object()
 
     def key(self, name: str) -> str:
@@ -102,10 +103,7 @@ class Directory:
             return known[1]
         token = self._token
         record = self.fresh(check_name(name))
-        self._known.pop(name, None)
         self._known[name] = now, record, token
-        if len(self._known) > limits.FEEDS_KNOWN_MAX:
-            self._known.pop(next(iter([*self._known])), None)
         return record
 
     def fresh(self, name: str) -> FeedRecord | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.newest import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,16 +41,14 @@ class AttemptLog:
 
     def __init__(self, since_ms: int) -> None:
         self.since_ms = since_ms
-        self._kept: dict[tuple[str, str], deque[Attempt]] = {}
+        self._kept: Newest[tuple[str, str], deque[Attempt]] = Newest(limits.WEBHOOK_LOGS_MAX)
 
     def add(self, feed: str, name: str, attempts: Sequence[Attempt]) -> None:
         """Add *attempts* of the webhook *name* of *feed*, the oldest first."""
         place = feed, name
-        kept = self._kept.pop(place, None) or deque(maxlen=limits.WEBHOOK_ATTEMPTS_KEPT)
+        kept = self._kept.get(place) or deque(maxlen=limits.WEBHOOK_ATTEMPTS_KEPT)
         kept.extend(attempts)
         self._kept[place] = kept
-        while len(self._kept) > limits.WEBHOOK_LOGS_MAX:
-            self._kept.pop(next(iter([*self._kept])), None)
 
     def last(self, feed: str, name: str) -> list[Attempt]:
         """Return the attempts of the webhook *name* of *feed*, the latest first."""

@@ -27,6 +27,7 @@ from tidings.core.effects import is_ahead
 from tidings.core.errors import TidingsError
 from tidings.core.model.cursors import PAGE_END, START, Place
 from tidings.core.model.pages import Page, filler
+from tidings.core.newest import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
@@ -120,7 +121,7 @@ class Reader:
     clock: Clock
     count: Count
     expiring: Clock | None = None
-    ends: dict[str, int] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=Newest)
 
     def read(self, feed: str, after: int, limit: int | None = None) -> Run:
         """

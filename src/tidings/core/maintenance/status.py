@@ -18,6 +18,7 @@ from tidings.core.followers.follower import ARCHIVE, STATE, effective_checkpoint
 from tidings.core.log.reader import Gap
 from tidings.core.model.feeds import one_lane, public_name
 from tidings.core.model.timestamps import from_ms
+from tidings.core.newest import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -124,7 +125,7 @@ class Reporter:
     lost: Callable[[str], Sequence[Lost]] = _nothing
     condition: Callable[[str], str] = _unknown
     storage: Callable[[], StorageFailed | None] = lambda: None
-    _recent: dict[str, tuple[int, Report]] = field(default_factory=dict)
+    _recent: Newest[str, tuple[int, Report]] = field(default_factory=Newest)
 
     def report(self, feed: str) -> Report:
         """

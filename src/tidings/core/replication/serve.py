@@ -24,6 +24,7 @@ from tidings.core.model import cursors, filters
 from tidings.core.model.cursors import PAGE_END, START, Place
 from tidings.core.model.feeds import STATE
 from tidings.core.model.operations import parse_line, seek
+from tidings.core.newest import Newest
 from tidings.core.replication.source import ALL, Selection, parse_share, select
 from tidings.core.replication.wire import ReplicationBatch, Rows, UpstreamStatus, encode_batch
 from tidings.core.settings.profiles import hit
@@ -151,7 +152,7 @@ class ReplicationReader:
     relays: RelayStore | None = None
     log: LogStore | None = None
     lost: Callable[[str], tuple[Lost, ...]] = _nothing
-    _valid: dict[str, Place] = field(default_factory=dict)
+    _valid: Newest[str, Place] = field(default_factory=Newest)
 
     def pages(self, feed: str, after: Place, selection: Selection, size: int) -> ReplicationBatch:
         """

@@ -20,6 +20,7 @@ from tidings.core import limits
 from tidings.core.errors import InvalidOperation, InvalidSetting, TidingsError, Unavailable
 from tidings.core.model.cursors import Place, Replication
 from tidings.core.model.feeds import HOST, Retention, public_name
+from tidings.core.newest import Newest
 from tidings.core.settings.values import Resource, check_all, may_be_forgotten
 
 if TYPE_CHECKING:
@@ -308,8 +309,8 @@ class Recent(Generic[K, V]):
         # There is no lock, because a server reads in its event loop. Each value is stored with the
         # token that was current when its read began. `forget` replaces the token, so that the value
         # is not used any more.
-        self._known: dict[K, tuple[int, V, object]] = {}
-        self._tokens: dict[K, object] = {}
+        self._known: Newest[K, tuple[int, V, object]] = Newest()
+        self._tokens: Newest[K, object] = Newest()
 
     def get(self, key: K) -> V:
         """Return the value of *key* as it was stored at some time in the last `age_ms()`."""
@@ -323,6 +324,7 @@ class Recent(Generic[K, V]):
     def forget(self, key: K) -> None:
         """Let the next `get` read the value, because it was changed."""
         self._tokens[key] = object()
+        self._known.pop(key, None)
 
 
 class RecentProfiles:

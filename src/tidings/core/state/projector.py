@@ -23,6 +23,7 @@ from tidings.core import limits
 from tidings.core.effects import is_ahead
 from tidings.core.errors import Unavailable
 from tidings.core.model.feeds import STATE, pushers
+from tidings.core.newest import Newest
 from tidings.core.state.removed_parents import removed_by
 from tidings.core.state.rows import NOTHING, bucket_of, project
 from tidings.core.state.sums import (
@@ -66,7 +67,7 @@ class SumDemand:
 
     clock: Clock
     waker: Waker
-    _until_ms: dict[str, int] = field(default_factory=dict)
+    _until_ms: Newest[str, int] = field(default_factory=Newest)
 
     def note(self, feed: str) -> None:
         """Record a request for the sums of *feed*."""
@@ -138,6 +139,11 @@ class SumKeeper:
     def begin(self, lease: Lease) -> None:
         self._leases[lease.feed] = lease
         self._running.pop(lease.feed, None)
+
+    def forget(self, feed: str) -> None:
+        """Remove the deleted *feed* from memory."""
+        self._leases.pop(feed, None)
+        self._running.pop(feed, None)
 
     def note(self, feed: str) -> bytes:
         """Return the note to store with the checkpoint, of at most `limits.NOTE_BYTES_MAX`."""

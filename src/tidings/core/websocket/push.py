@@ -34,6 +34,7 @@ from tidings.core.effects import is_ahead
 from tidings.core.model.events import pack, reply, to_json, to_traced_json
 from tidings.core.model.feeds import PUSH, follower_of, pushers
 from tidings.core.model.filters import ALL_KEY, LEAVERS
+from tidings.core.newest import Newest
 from tidings.core.settings.profiles import endings_at
 from tidings.core.settings.values import by_name
 from tidings.core.triton.items import items_of
@@ -134,7 +135,7 @@ class Pusher:
     profiles: ProfileStore
     followers: FollowerStore
     chained: Collection[str] = ()
-    _known: dict[str, _Known] = field(default_factory=dict)
+    _known: dict[str, _Known] = field(default_factory=Newest)
     lane: int = 0
     few: int = 0  # if larger than `limits.FEW_SUBSCRIPTIONS`, this is used instead
 

@@ -218,6 +218,8 @@ class ClientCounter:
             except TidingsError:
                 self._by_feed[feed].give_back(delta)
                 self._wake()
+            if self._by_feed[feed].is_empty:
+                del self._by_feed[feed]
 
     def _store(self, feed: str, delta: CounterDelta) -> None:
         until_ms = self._clock() + limits.PRESENCE_MS
