@@ -325,7 +325,8 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
         "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(boto3, "DEFAULT_SESSION", None)  # it keeps the credentials of earlier tests
+        patch.setattr(boto3, "DEFAULT_SESSION", None)  # sessions keep their first credentials
+        clients.session.cache_clear()
         for name, value in {**account, **variables}.items():
             patch.setenv(name, value)
         yield
