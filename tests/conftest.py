@@ -183,6 +183,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("spark")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name no test after compressed bytes: they contain the time, so workers would not agree."""
+    return argname if isinstance(val, bytes) and not val.isascii() else None
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> InGroups | None:
     """`--dist loadfile` keeps more than a file together where more than a file shares a thing."""
