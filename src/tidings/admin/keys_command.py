@@ -84,20 +84,18 @@ def _bound(key: Mapping[str, Any]) -> str:
 
 
 class Duration(click.ParamType[int]):
-    """A duration in the format of Go, converted to milliseconds. `0` is one if it *may_be_zero*."""
+    """A duration of at least *least_ms* in the format of Go, converted to milliseconds."""
 
     name = "duration"
 
-    def __init__(self, *, may_be_zero: bool = False) -> None:
-        self._may_be_zero = may_be_zero
+    def __init__(self, least_ms: int = 1) -> None:
+        self._least_ms = least_ms
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        if self._may_be_zero and value in ("0", "0s"):
-            return 0
         try:
-            return parse_lifetime(value)
+            return parse_lifetime(value, self._least_ms)
         except InvalidSetting as error:
             self.fail(f"{value!r} {error.rule}", param, ctx)
 
@@ -335,7 +333,7 @@ def revoke(
 @host_target_options
 @click.option(
     "--overlap",
-    type=Duration(may_be_zero=True),
+    type=Duration(least_ms=0),
     default="24h",
     show_default=True,
     help="How long the old key stays valid; 0 revokes it at once.",

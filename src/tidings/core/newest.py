@@ -1,4 +1,4 @@
-"""A dictionary with a maximum size, for what a process keeps of each feed, key or webhook."""
+"""A dictionary with a maximum size, for the data that a process keeps of each feed or key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class Newest(OrderedDict[K, V]):
     """
     The last *maximum* entries that were set, so that deleted feeds do not accumulate.
 
-    Threads may share it without a lock, because each operation is atomic.
+    Threads may share it without a lock. An entry is missing for a moment while it is set again, so
+    their readers must be able to read it from its store.
     """
 
     def __init__(self, maximum: int | None = None) -> None:

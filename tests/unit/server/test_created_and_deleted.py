@@ -1,5 +1,5 @@
 """
-What a server keeps of feeds, connections, filters, consumers, keys, webhooks and durable streams.
+The memory of a server: feeds, connections, filters, consumers, keys, webhooks, durable streams.
 
 After their deletion, no thread, task or file is left of them, and no object in memory names them
 except a `Newest`, which has a maximum size.
@@ -32,7 +32,7 @@ from tidings.core.newest import Newest
 from tidings.server.app import ServerApp
 from tidings.server.host import Host, now_ms
 
-# As many as show that something grows; TIDINGS_TEST_FEEDS=1000 takes some minutes.
+# A few show that something grows; TIDINGS_TEST_FEEDS=1000 takes some minutes.
 FEEDS = int(os.environ.get("TIDINGS_TEST_FEEDS", "5"))
 WITHIN_S = 180.0
 BEGINNING = "0000000000000000007fffff"
@@ -118,7 +118,7 @@ async def use(host: Host, app: ServerApp, http: httpx.AsyncClient, feed: str) ->
 
 
 def naming(prefix: str, *roots: object) -> Counter[str]:
-    """Count the entries and fields below *roots* whose key or value begins with *prefix*."""
+    """Count the entries and fields below *roots* with a key or value that begins with *prefix*."""
     found, seen, left = Counter[str](), set[int](), [("", each) for each in roots]
     while left:
         place, each = left.pop()
@@ -158,7 +158,7 @@ def held() -> Counter[str]:
 
     Leave out the threads of pools and the connections to the database, which have a maximum number.
     """
-    pools = ("asyncio", "request", "replay", "slow-", "heavy-", "webhook", "commit", "stream")
+    pools = ("asyncio", "request", "replay", "slow-", "heavy-", "webhook", "commit")
     threads = [each.name for each in threading.enumerate() if not each.name.startswith(pools)]
     gc.collect()
     files = [each.readlink().name for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]

@@ -122,20 +122,20 @@ def _first(keys: Mapping[str, Key], name: str) -> str:
     return name
 
 
-def parse_lifetime(text: object) -> int:
+def parse_lifetime(text: object, least_ms: int = 1) -> int:
     """
     Return the milliseconds of a duration such as `24h`.
 
     Raises:
-        InvalidSetting: *text* is not a duration, or is shorter than a millisecond.
+        InvalidSetting: *text* is not a duration, or is shorter than *least_ms*.
     """
     from tidings.core.changeagent.config import parse_duration  # only few requests need this module
 
     try:
-        ms = parse_duration(text) // _NS_IN_MS if isinstance(text, str) else 0
+        ms = parse_duration(text) // _NS_IN_MS if isinstance(text, str) else -1
     except ValueError:
-        ms = 0
-    if ms <= 0:
+        ms = -1
+    if ms < least_ms:
         rule = "must be a duration such as 30m, 24h or 2160h"
         raise InvalidSetting(rule, field="expires", value=text)
     return ms
