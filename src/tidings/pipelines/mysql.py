@@ -359,6 +359,7 @@ _CASCADES = """SELECT r.unique_constraint_schema AS base, r.referenced_table_nam
 _RESTRICTED = ("RESTRICT", "NO ACTION")
 _COMMENT = re.compile(r"/\*(?![!M]).*?\*/|/\*M?!\d*|\*/|--[ \t][^\n]*|#[^\n]*", re.S)
 _FIRST = re.compile(r"[\s(]*(\w+)")
+_UUID_BYTES = 16  # the server returns no size for this type
 # Types and character sets that a key column must not have. Values of the types `_INEXACT` cannot be
 # compared exactly in a query. Values of `_OTHERWISE_IN_LOG` have another form in the log than in
 # the result of a query.
@@ -786,11 +787,17 @@ class MySQLTable:
         return found
 
     def _from_log(self, column: str, value: Any) -> Any:
-        """Return *value* from the log as a query returns it: binaries padded, and UUIDs as text."""
-        kind = self._columns[column]["kind"]
-        if isinstance(value, bytes) and kind == "binary":
-            return value.ljust(self._columns[column]["size"], b"\0")
-        return str(UUID(bytes=value)) if isinstance(value, bytes) and kind == "uuid" else value
+        """
+        Return *value* from the log as a query returns it: binaries padded, and UUIDs as text.
+
+        The log cuts zero bytes at the end of values with a fixed length. Python decodes a value
+        without any byte to a `str`, even if the type of the column is binary.
+        """
+        kind, size = (self._columns[column][name] for name in ("kind", "size"))
+        if kind not in ("binary", "uuid") or not (value == "" or isinstance(value, bytes)):
+            return value
+        padded = (value or b"").ljust(size or _UUID_BYTES, b"\0")
+        return str(UUID(bytes=padded)) if kind == "uuid" else padded
 
     def _now(self, changed: Mapping[str, Values]) -> list[dict[str, Any]]:
         """
