@@ -6,9 +6,11 @@ import re
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
+from select import select
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,7 +19,7 @@ from psycopg import sql
 from psycopg.adapt import Loader, PyFormat, Transformer
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Format
-from psycopg.rows import dict_row
+from psycopg.rows import dict_row, tuple_row
 from psycopg.types.json import Jsonb, set_json_loads
 
 from tidings.lineage import datasets
@@ -72,6 +74,8 @@ class Postgres:
 
     A batch is one transaction. After a later worker has written, an earlier worker can no longer
     write. A reset empties the table, in the same transaction as the messages after it in the batch.
+    The server's session may be shared with other clients (`_is_shared`), so nothing is prepared or
+    set in it.
 
     Raises:
         WrongPipeline: *table* is not a simple name.
@@ -85,16 +89,12 @@ class Postgres:
 
     def open(self, consumer: str) -> None:
         self._writer = f"{consumer}:{self._table}"
-        with self._connect().transaction(), self._connect().cursor() as cursor:
+        with self._transaction() as cursor:
             for statement in (_MAKE, _MAKE_FENCES):
                 cursor.execute(statement.format(**self._names))
 
     def write(self, messages: list[Message], fence: int) -> None:
-        with (
-            blame_message(messages, *_OF_A_MESSAGE),
-            self._connect().transaction(),
-            self._connect().cursor() as cursor,
-        ):
+        with blame_message(messages, *_OF_A_MESSAGE), self._transaction() as cursor:
             self._check(cursor, fence)
             for statement, alike in groupby(messages, _statement):
                 # Consecutive messages with the same statement need only one round trip.
@@ -116,9 +116,14 @@ class Postgres:
     def _connect(self) -> psycopg.Connection:
         """Return the connection. Connect again if it broke."""
         if self._connection is None or self._connection.closed:
-            options = f"-c statement_timeout={WRITE_TIMEOUT_MS}"
-            self._connection = psycopg.connect(self._dsn, autocommit=True, options=options)
+            self._connection = psycopg.connect(self._dsn, autocommit=True, prepare_threshold=None)
         return self._connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[psycopg.Cursor]:
+        with self._connect().transaction(), self._connect().cursor() as cursor:
+            cursor.execute(f"SET LOCAL statement_timeout = {WRITE_TIMEOUT_MS:d}")
+            yield cursor
 
     def _check(self, cursor: psycopg.Cursor, fence: int) -> None:
         cursor.execute(_FENCE.format(**self._names), (self._writer, fence))
@@ -312,6 +317,7 @@ _ALL = sql.SQL("*")
 # the log.
 SESSION = """SET timezone = 'UTC'; SET datestyle = 'ISO'; SET intervalstyle = 'postgres';
     SET bytea_output = 'hex'; SET extra_float_digits = 1; SET row_security = off"""
+_BACKEND = "SELECT pg_backend_pid()"
 # Types with values outside the range of Python's types, such as `infinity`. These values remain
 # text.
 _PARTIAL = ("date", "time", "timetz", "timestamp", "timestamptz", "interval")
@@ -900,15 +906,26 @@ class PostgresTable:
         self._connection.execute(query)
 
 
-def connect(dsn: str, **options: Any) -> psycopg.Connection[Any]:
+def connect(dsn: str, settings: str = "", **options: Any) -> psycopg.Connection[Any]:
     """
-    Return a connection with the settings `SESSION`.
+    Return a connection with the settings `SESSION` and *settings*, which are SQL statements.
 
     The connection returns times and JSON numbers as text if they are outside the range of Python's
     types.
+
+    Raises:
+        WrongPipeline: *dsn* is the address of a pool that would give these settings to others.
     """
-    connection = psycopg.connect(dsn, autocommit=True, **options)
-    connection.execute(SESSION)
+    connection = psycopg.connect(dsn, autocommit=True, prepare_threshold=None, **options)
+    try:
+        if _is_shared(connection, dsn):
+            rule = "is a pool that shares the server's sessions (transaction pooling)"
+            give = "give the address of the server, or a pool that keeps a client's session"
+            raise WrongPipeline(f"{without_secrets(dsn)} {rule}; {give}")
+        connection.execute(SESSION + settings)
+    except BaseException:
+        connection.close()
+        raise
     set_json_loads(parse_json, connection)
     for name in _PARTIAL:
         info = connection.adapters.types[name]
@@ -916,6 +933,34 @@ def connect(dsn: str, **options: Any) -> psycopg.Connection[Any]:
         assert loader is not None
         connection.adapters.register_loader(info.oid, _or_text(loader))
     return connection
+
+
+def _is_shared(connection: psycopg.Connection[Any], dsn: str) -> bool:
+    """
+    Return True if a pool at *dsn* gives the server's session of *connection* to other clients.
+
+    A pool invents the process id that it sends when a client connects. If the id is not the
+    server's, request the server's id again, and in a transaction of a second connection. If
+    sessions are shared, both connections have the same one, or *connection* gets another one.
+    """
+    first = _backend(connection)
+    if first == connection.info.backend_pid:
+        return False
+    with closing(psycopg.connect(dsn, autocommit=True, connect_timeout=CHECK_S)) as other:
+        is_changed = _backend(connection) != first
+        other.pgconn.send_query(f"BEGIN; {_BACKEND}".encode())
+        if is_changed or not select([other], [], [], CHECK_S)[0]:
+            return is_changed  # an answer is missing if other clients keep all sessions
+        results = [*iter(other.pgconn.get_result, None)]
+        found = [each.get_value(0, 0) for each in results if each.ntuples]
+        return str(first).encode() in found or _backend(connection) != first
+
+
+def _backend(connection: psycopg.Connection[Any]) -> int:
+    """Return the id of the server's process that serves *connection*."""
+    row = connection.cursor(row_factory=tuple_row).execute(_BACKEND).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _or_text(loader: type[Any]) -> type[Loader]:

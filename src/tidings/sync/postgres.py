@@ -25,7 +25,8 @@ from tidings.pipelines.postgres import Rows, connect, table_of, without_secrets
 STATEMENT_MS_MAX = 60_000  # a chunk takes milliseconds; a slower query lacks an index
 CONNECT_S = 10  # an available server responds within 1 s
 ATTEMPTS_MAX = 8  # attempts of a query, for one to two minutes: longer than a failover
-_OPTIONS = f"-c statement_timeout={STATEMENT_MS_MAX} -c default_transaction_read_only=on"
+_SETTINGS = f"""; SET statement_timeout = {STATEMENT_MS_MAX:d};
+    SET default_transaction_read_only = on"""
 _KIND = """SELECT relkind::text AS kind, pg_is_in_recovery() AS standby,
     greatest(reltuples, 0)::bigint AS rows FROM pg_class WHERE oid = to_regclass(%s)"""
 _COLUMNS = """SELECT attname AS name, atttypid::regtype::text AS kind,
@@ -217,7 +218,7 @@ class PostgresTable:
     def _once(self, query: sql.Composed | str, values: Sequence[Any]) -> list[Row]:
         if self._connection is None or self._connection.closed:
             self._connection = connect(
-                self._dsn, connect_timeout=CONNECT_S, options=_OPTIONS, row_factory=dict_row
+                self._dsn, _SETTINGS, connect_timeout=CONNECT_S, row_factory=dict_row
             )
         with closing(self._connection.cursor()) as cursor:
             return cursor.execute(query, values).fetchall()

@@ -55,38 +55,38 @@ def started(lacking: str, running: Callable[[Path], AbstractContextManager[str]]
         yield address
 
 
-def _lacking(program: object, name: str, packages: str) -> str:
+def lacking(program: object, name: str, packages: str) -> str:
     return "" if program else f"{name} is not installed: apt-get install {packages}"
 
 
 @pytest.fixture(scope="package")
 def database() -> Iterator[str]:
     """Yield the address of a PostgreSQL that is started for the tests."""
-    with started(_lacking(server.binaries(), "PostgreSQL", "postgresql"), server.running) as url:
+    with started(lacking(server.binaries(), "PostgreSQL", "postgresql"), server.running) as url:
         yield url
 
 
 @pytest.fixture(scope="package")
 def redis_url() -> Iterator[str]:
     """Yield the address of a Redis or Valkey that is started for the tests."""
-    lacking = _lacking(real_stores.redis_program(), "Redis", "redis-server (or valkey-server)")
-    with started(lacking, real_stores.running_redis) as url:
+    missing = lacking(real_stores.redis_program(), "Redis", "redis-server (or valkey-server)")
+    with started(missing, real_stores.running_redis) as url:
         yield url
 
 
 @pytest.fixture(scope="package")
 def mariadb_url() -> Iterator[str]:
     """Yield the address of a MariaDB that is started for the tests."""
-    lacking = _lacking(real_stores.mariadb_program(), "MariaDB", "mariadb-server")
-    with started(lacking, lambda folder: real_stores.running_mariadb(folder, *LOG_OPTIONS)) as url:
+    missing = lacking(real_stores.mariadb_program(), "MariaDB", "mariadb-server")
+    with started(missing, lambda folder: real_stores.running_mariadb(folder, *LOG_OPTIONS)) as url:
         yield url
 
 
 @pytest.fixture(scope="package")
 def rabbitmq_url() -> Iterator[str]:
     """Yield the address of a RabbitMQ that is started for the tests."""
-    lacking = _lacking(real_stores.rabbitmq_program(), "RabbitMQ", "rabbitmq-server")
-    with started(lacking, real_stores.running_rabbitmq) as url:
+    missing = lacking(real_stores.rabbitmq_program(), "RabbitMQ", "rabbitmq-server")
+    with started(missing, real_stores.running_rabbitmq) as url:
         yield url
 
 
