@@ -151,11 +151,14 @@ class _Messages(_Store):
         ]
 
     def _failures(self, call: Sequence[Entry], answer: dict[str, Any]) -> list[_Failure]:
+        failed = {int(each["Id"]): each for each in answer.get("Failed", ())}
+        written = {int(each["Id"]) for each in answer.get("Successful", ())}
         return [
-            _Failure(
-                call[int(each["Id"])], _reason(each, "Code", "Message"), not each["SenderFault"]
-            )
-            for each in answer.get("Failed", ())
+            _Failure(entry, _reason(each, "Code", "Message"), not each["SenderFault"])
+            if (each := failed.get(at))
+            else _Failure(entry, "the answer has no result for the message", is_busy=True)
+            for at, entry in enumerate(call)
+            if at not in written
         ]
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
-from opensearchpy import JSONSerializer, OpenSearch, SerializationError, helpers
+from opensearchpy import (
+    AuthorizationException,
+    JSONSerializer,
+    OpenSearch,
+    SerializationError,
+    helpers,
+)
 
 from tidings.client.errors import Unwritten
 from tidings.lineage import datasets
@@ -17,10 +24,15 @@ from tidings.pipelines.messages import Busy, Message, WrongPipeline
 
 EMPTY_BATCH = 1000  # documents that one request deletes; only their ids are sent
 ANSWER_S = 60  # a bulk request that takes longer fails, and its batch is retried
-_CONFLICT, _MISSING, _BELOW_ERRORS = 409, 404, 300
-# The statuses of errors that the message did not cause: the index is read-only, or the server
-# received too many requests.
-_OF_SERVER = (403, 429)
+EMPTY_ROUNDS = 5  # attempts to empty an index; one is enough if no other program writes to it
+# The server measures the age of a deletion with a clock that advances every 200 ms.
+FORGET_S = 0.5
+_GC = "index.gc_deletes"
+_NOW = "0s"
+_CONFLICT, _BELOW_ERRORS = 409, 300
+# The statuses of errors that the message did not cause: the index is read-only or missing, or the
+# server received too many requests.
+_OF_SERVER = (403, 404, 429)
 _SERVER_ERRORS = 500
 _NAMESPACE = "{namespace}"
 
@@ -100,15 +112,27 @@ class Search:
     def _put(self, messages: list[Message], first: int) -> None:
         if not messages:
             return
-        assert self._client is not None
         lines = [line for message in messages for line in self._lines(message)]
-        answer = self._client.bulk(body=lines)
-        for at, item in enumerate(answer["items"]):
-            ((_, result),) = item.items()
-            if result["status"] >= _BELOW_ERRORS and result["status"] not in (_CONFLICT, _MISSING):
+        for at, result in enumerate(self._bulk(lines, len(messages))):
+            # After a conflict, the index has a later version: the message is late or repeated.
+            if _is_failure(result) and result["status"] != _CONFLICT:
                 if result["status"] in _OF_SERVER or result["status"] >= _SERVER_ERRORS:
                     raise Busy(_reason(result))
                 raise Unwritten(first + at, _reason(result))
+
+    def _bulk(self, lines: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+        """
+        Send *count* actions, and return the result of each.
+
+        Raises:
+            Busy: the answer lacks results, so some actions may not have been executed.
+        """
+        assert self._client is not None
+        items = self._client.bulk(body=lines)["items"]
+        results = [result for item in items for result in item.values()]
+        if len(results) != count:
+            raise Busy(f"{self}: the answer has {len(results)} results for {count} actions")
+        return results
 
     def _lines(self, message: Message) -> list[dict[str, Any]]:
         where = {
@@ -122,14 +146,61 @@ class Search:
         return [{"index": where}, message.data]
 
     def _empty(self) -> None:
-        """Delete every document in the indices of this store."""
-        assert self._client is not None
-        index = self._refresh()
+        """
+        Delete every document in the indices of this store, and the versions of all documents.
+
+        Raises:
+            Busy: the server refused a deletion, or another program writes to the index.
+        """
+        for _ in range(EMPTY_ROUNDS):
+            index = self._refresh()
+            if not self._delete_all(index):
+                break
+        else:
+            raise Busy(f"{self}: it is not empty after {EMPTY_ROUNDS} attempts to empty it")
+        self._forget(index)
+
+    def _delete_all(self, index: str) -> bool:
+        """Delete the documents that a search finds; return True if it found any."""
+        is_found = False
         hits = helpers.scan(
             self._client, index=index, version=True, _source=False, ignore_unavailable=True
         )
         while documents := list(islice(hits, EMPTY_BATCH)):
-            self._client.bulk(body=[{"delete": _as_it_is(document)} for document in documents])
+            is_found = True
+            lines = [{"delete": _as_it_is(document)} for document in documents]
+            for result in self._bulk(lines, len(lines)):
+                # After a conflict, the document was written again, and the next search finds it.
+                if _is_failure(result) and result["status"] != _CONFLICT:
+                    raise Busy(f"{self} is not emptied: {_reason(result)}")
+        return is_found
+
+    def _forget(self, index: str) -> None:
+        """
+        Make the server forget the versions of deleted documents, which it keeps for a minute.
+
+        The log of a new feed has lower positions than an earlier feed, so the server would reject
+        its documents as outdated.
+
+        Raises:
+            Busy: the user may not change the settings of the index.
+        """
+        assert self._client is not None
+        indices, options = self._client.indices, {"ignore_unavailable": "true"}
+        try:
+            found = indices.get_settings(
+                index=index, name=_GC, params={**options, "flat_settings": "true"}
+            )
+            for name, each in found.items():
+                kept = each["settings"].get(_GC)
+                indices.put_settings(index=name, body={_GC: _NOW})
+                time.sleep(FORGET_S)
+                indices.refresh(index=name)
+                # A setting of 0 s is left over from a worker that crashed here.
+                indices.put_settings(index=name, body={_GC: None if kept == _NOW else kept})
+        except AuthorizationException:
+            rule = "the user must have the privilege `manage` (or `indices:admin/settings/*`)"
+            raise Busy(f"{self} cannot be emptied: {rule}") from None
 
     def _refresh(self) -> str:
         """Make all earlier writes searchable; return the pattern for the indices of this store."""
@@ -143,11 +214,22 @@ def _as_it_is(document: dict[str, Any]) -> dict[str, Any]:
     """
     Return the action that deletes a document and keeps its version.
 
-    A delete by query would increase the version. The index would then reject writes of the object
-    for a minute.
+    A delete by query would increase the version. Until `_forget`, the index would then reject
+    writes of the object.
     """
     named = {name: document[name] for name in ("_index", "_id")}
     return {**named, "version": document["_version"], "version_type": "external_gte"}
+
+
+def _is_failure(result: dict[str, Any]) -> bool:
+    """
+    Return True if the server did not execute the action.
+
+    A document that is deleted, but does not exist, has the status 404 without an error.
+    """
+    return "error" in result or (
+        result["status"] >= _BELOW_ERRORS and result.get("result") != "not_found"
+    )
 
 
 def _reason(result: dict[str, Any]) -> str:

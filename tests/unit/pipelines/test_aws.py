@@ -200,12 +200,17 @@ def failing_sqs(stub: Stubber, calls: list[list[tuple[int, str, bool]]]) -> Sqs:
     Return a store whose calls fail for these entries: position, code, whether the sender is at
     fault.
     """
+    count = 4
     for failures in calls:
         failed = [
             {"Id": str(at), "Code": code, "Message": "no", "SenderFault": own}
             for at, code, own in failures
+            if code  # a message without a code is missing from the answer
         ]
-        stub.add_response("send_message_batch", {"Successful": [], "Failed": failed})
+        there = {str(at) for at in range(count)} - {str(at) for at, _, _ in failures}
+        count = len([own for _, _, own in failures if not own])  # those come again
+        told = [{"Id": at, "MessageId": at, "MD5OfMessageBody": ""} for at in sorted(there)]
+        stub.add_response("send_message_batch", {"Successful": told, "Failed": failed})
     stub.activate()
     return Sqs(QUEUE, client=stub.client)
 
@@ -224,6 +229,7 @@ def failing_bus(stub: Stubber, calls: list[list[tuple[int, str, bool]]]) -> Even
 
 FAILING: list[tuple[str, str, Callable[..., Any]]] = [
     ("sqs", "ServiceUnavailable", failing_sqs),
+    ("sqs", "", failing_sqs),
     ("events", "ThrottlingException", failing_bus),
 ]
 
@@ -250,7 +256,7 @@ def test_a_service_that_stays_busy_blames_no_message(
     calls = [[(1, code, False)], *[[(0, code, False)]] * (aws.TRIES - 1)]
     with Stubber(boto3.client(service)) as stub:
         sink = opened(failing(stub, calls))
-        with pytest.raises(Busy, match=code):
+        with pytest.raises(Busy, match=code or "no result"):
             sink.write([message(name, 1) for name in "abcda"], 1)
         stub.assert_no_pending_responses()
     assert len(waits) == aws.TRIES - 1

@@ -20,7 +20,7 @@ from tests.unit.pipelines.messages import RESET, video
 from tests.unit.pipelines.real_stores import RealStore
 from tests.unit.pipelines.test_running import Running, killed_at_any_time, objects_of, post
 from tidings.client.errors import Unwritten
-from tidings.pipelines import Pipeline, Search, Source
+from tidings.pipelines import Message, Pipeline, Search, Source, search
 from tidings.pipelines.bodies import version_of
 from tidings.pipelines.messages import Busy, WrongPipeline
 
@@ -114,6 +114,117 @@ def test_before_a_copy_the_index_is_emptied(url: str) -> None:
     sink.write([video("insert", "older", 2), RESET, video("insert", "both", 3)], 1)
     sink.close()
     assert set(documents(url, "emptied-video")) == {"video/both"}
+
+
+def test_a_new_feed_fills_the_index_of_an_earlier_one(url: str) -> None:
+    """
+    Its log has lower positions, so the index forgets the versions of what was there, also of what
+    was just deleted.
+    """
+    sink, setting = opened(url, "reused"), f"{url}/reused/_settings"
+    old = [video("insert", name, 90, "old") for name in "abc"]
+    sink.write([*old, video("delete", "c", 91)], 1)
+    httpx.put(setting, json={"index.gc_deletes": "90s"}, timeout=30)
+    sink.write([RESET, *(video("insert", name, 2, "new") for name in "abc")], 1)
+    sink.write([video("update", "a", 3, "newer"), video("delete", "b", 4)], 1)
+    sink.close()
+    assert {key[-1]: each["data"] for key, each in documents(url, "reused").items()} == {
+        "a": "newer",
+        "c": "new",
+    }
+    kept = httpx.get(f"{setting}/index.gc_deletes", timeout=30).json()
+    assert kept["reused"]["settings"]["index"]["gc_deletes"] == "90s"
+
+
+def test_a_missing_index_that_may_not_be_created_holds_no_document(url: str) -> None:
+    """Messages are not written, deletions included, until someone creates the index."""
+    sink, allowed = opened(url, "absent"), {"action.auto_create_index": "false"}
+    httpx.put(f"{url}/_cluster/settings", json={"transient": allowed}, timeout=30)
+    for op in ("insert", "update", "delete"):
+        with pytest.raises(Busy, match="404 index_not_found_exception"):
+            sink.write([video(op, "a", 1)], 1)
+    httpx.put(f"{url}/absent", json={}, timeout=30)
+    sink.write([RESET, video("insert", "a", 1), video("delete", "never", 1)], 1)
+    httpx.put(f"{url}/_cluster/settings", json={"transient": dict.fromkeys(allowed)}, timeout=30)
+    sink.close()
+    assert set(documents(url, "absent")) == {"video/a"}
+
+
+_REFUSED = {"status": 429, "error": {"type": "rejected_execution_exception", "reason": "full"}}
+
+
+class _Answering:
+    """The part of a client whose bulks and searches are given."""
+
+    def __init__(self, hits: list[list[str]], results: list[dict[str, Any]]) -> None:
+        self._hits, self._results, self.indices = iter(hits), results, self
+        self.settings = list[Any]()
+
+    def refresh(self, **_: Any) -> None:
+        return
+
+    def search(self, **_: Any) -> dict[str, Any]:
+        found = [{"_index": "i", "_id": each, "_version": 1} for each in next(self._hits, [])]
+        shards = {"successful": 1, "skipped": 0, "total": 1}
+        return {"_scroll_id": "1", "hits": {"hits": found}, "_shards": shards}
+
+    def scroll(self, **_: Any) -> dict[str, Any]:
+        return {"hits": {"hits": []}, "_shards": {"successful": 1, "skipped": 0, "total": 1}}
+
+    def clear_scroll(self, **_: Any) -> None:
+        return
+
+    def bulk(self, body: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"items": [{"delete": each} for each in self._results]}
+
+    def get_settings(self, **_: Any) -> dict[str, Any]:
+        return {"i": {"settings": {"index.gc_deletes": "0s"}}}
+
+    def put_settings(self, index: str, body: dict[str, Any]) -> None:
+        self.settings.append(body["index.gc_deletes"])
+
+
+@pytest.mark.parametrize(
+    ("messages", "hits", "results", "reason"),
+    [
+        ([RESET], [["a", "b"]], [{"status": 200}, _REFUSED], "not emptied: 429"),
+        ([RESET], [["a", "b"]], [{"status": 200}], "1 results for 2 actions"),
+        ([RESET], [["a"]] * 99, [{"status": 409, "error": {}}], "not empty after 5 attempts"),
+        ([RESET, video("delete", "a", 1)], [], [_REFUSED], "429"),
+        ([video("delete", "a", 1)], [], [_REFUSED], "429"),
+        ([video("delete", "a", 1)], [], [{"status": 404, "error": "no such index"}], "404"),
+        ([video("insert", "a", 1)], [], [{"status": 404}], "404"),
+        ([video("insert", "a", 1), video("insert", "b", 1)], [], [{"status": 201}], "1 results"),
+        ([video("insert", "a", 1)], [], [], "0 results for 1 actions"),
+        ([video("insert", "a", 1)], [], [{"status": 503, "error": "away"}], "503"),
+    ],
+)
+def test_an_action_that_was_not_executed_is_not_written(
+    messages: list[Message],
+    hits: list[list[str]],
+    results: list[dict[str, Any]],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer for each is read, also while the index is emptied; an answer may be missing."""
+    monkeypatch.setattr(search, "FORGET_S", 0)
+    sink = Search("http://host", "i")
+    sink._client = _Answering(hits, results)  # type: ignore[assignment]
+    with pytest.raises(Busy, match=reason):
+        sink.write(messages, 1)
+
+
+def test_what_is_gone_already_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A deletion finds nothing, or a later version is there, as after a crash that was not
+    acknowledged; a setting that a crash left over is removed.
+    """
+    monkeypatch.setattr(search, "FORGET_S", 0)
+    sink = Search("http://host", "i")
+    results = [{"status": 404, "result": "not_found"}, {"status": 409, "error": {}}]
+    sink._client = client = _Answering([], results)  # type: ignore[assignment]
+    sink.write([RESET, video("delete", "a", 1), video("insert", "b", 1)], 1)
+    assert client.settings == ["0s", None]
 
 
 def test_an_index_follows_the_feed(url: str, pipe: Pipe) -> None:
