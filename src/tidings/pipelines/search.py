@@ -188,9 +188,8 @@ class Search:
         assert self._client is not None
         indices, options = self._client.indices, {"ignore_unavailable": "true"}
         try:
-            found = indices.get_settings(
-                index=index, name=_GC, params={**options, "flat_settings": "true"}
-            )
+            # All settings, because the answer leaves out an index without the setting.
+            found = indices.get_settings(index=index, params={**options, "flat_settings": "true"})
             for name, each in found.items():
                 kept = each["settings"].get(_GC)
                 indices.put_settings(index=name, body={_GC: _NOW})

@@ -116,24 +116,27 @@ def test_before_a_copy_the_index_is_emptied(url: str) -> None:
     assert set(documents(url, "emptied-video")) == {"video/both"}
 
 
-def test_a_new_feed_fills_the_index_of_an_earlier_one(url: str) -> None:
+@pytest.mark.parametrize("kept_s", [None, "90s"])
+def test_a_new_feed_fills_the_index_of_an_earlier_one(url: str, kept_s: str | None) -> None:
     """
     Its log has lower positions, so the index forgets the versions of what was there, also of what
     was just deleted.
     """
-    sink, setting = opened(url, "reused"), f"{url}/reused/_settings"
+    index = f"reused-{kept_s}".lower()
+    sink, setting = opened(url, index), f"{url}/{index}/_settings"
     old = [video("insert", name, 90, "old") for name in "abc"]
     sink.write([*old, video("delete", "c", 91)], 1)
-    httpx.put(setting, json={"index.gc_deletes": "90s"}, timeout=30)
+    if kept_s:
+        httpx.put(setting, json={"index.gc_deletes": kept_s}, timeout=30)
     sink.write([RESET, *(video("insert", name, 2, "new") for name in "abc")], 1)
     sink.write([video("update", "a", 3, "newer"), video("delete", "b", 4)], 1)
     sink.close()
-    assert {key[-1]: each["data"] for key, each in documents(url, "reused").items()} == {
+    assert {key[-1]: each["data"] for key, each in documents(url, index).items()} == {
         "a": "newer",
         "c": "new",
     }
-    kept = httpx.get(f"{setting}/index.gc_deletes", timeout=30).json()
-    assert kept["reused"]["settings"]["index"]["gc_deletes"] == "90s"
+    kept = httpx.get(setting, timeout=30).json()[index]["settings"]["index"]
+    assert kept.get("gc_deletes") == kept_s
 
 
 def test_a_missing_index_that_may_not_be_created_holds_no_document(url: str) -> None:
