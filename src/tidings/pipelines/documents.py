@@ -13,11 +13,15 @@ from typing import Any, TypeVar
 from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, TIDINGS
 from tidings.core.model.operations import EVENTS, LongNumber, line_from, parse_number, spell_numbers
+from tidings.core.sync.dumps import DELETE_SHARE_MAX
 from tidings.pipelines.ingest_source import Batch, Known, batches
 from tidings.pipelines.messages import WrongPipeline
 
 Row = dict[str, Any]
 
+# Deletions after a new copy that need no confirmation, whatever their share of the objects: a table
+# of a few rows may lose any of them.
+DELETES_MAX = 10
 _JSON = json.JSONEncoder(ensure_ascii=False)
 _IN_JSON = (str, int, bool, type(None))
 
@@ -54,10 +58,18 @@ class Keyed:
     A converter of rows of *table* to operations on objects of *type* (default: the table's name).
 
     *key* names the columns that form an object's id (`join_key`). If *key* is empty, the attribute
-    `keys` is set later, from the primary key.
+    `keys` is set later, from the primary key. *max_deletes* is the number of deletions that are
+    made without a confirmation (`missing`).
     """
 
-    def __init__(self, table: str, key: str | Sequence[str], type: str = "") -> None:
+    def __init__(
+        self,
+        table: str,
+        key: str | Sequence[str],
+        type: str = "",
+        max_deletes: int = DELETES_MAX,
+    ) -> None:
+        self._deletes_max = max_deletes
         self.keys = (key,) if key and isinstance(key, str) else tuple(key)
         self.name, self.type = table, type or table.rpartition(".")[2]
 
@@ -80,18 +92,33 @@ class Keyed:
         return {"event": "delete", "type": self.type, "id": id}
 
     def missing(
-        self, known: Known, pages: Callable[[], Iterable[Iterable[Row]]]
+        self,
+        known: Known,
+        pages: Callable[[], Iterable[Iterable[Row]]],
+        *,
+        is_logged: bool = False,
     ) -> Iterator[Batch]:
         """
-        Yield deletions of the objects in the feed that no longer have a row.
+        Yield deletions of the objects of this reader in the feed that no longer have a row.
 
         *pages* reads the keys of all rows. A row that is inserted during this call may be missed,
         and its object deleted. So the caller must afterwards read the database's log from a
-        position before this call.
+        position before this call. *is_logged* is True if the database's log has the statement that
+        removed the rows.
+
+        Raises:
+            WrongPipeline: so many objects have no row that the database may be empty or another
+                one.
         """
         gone = set(known(self.type))
+        count = len(gone)
         for page in pages() if gone else ():
             gone.difference_update(map(self.id, page))
+        if not is_logged and len(gone) > max(self._deletes_max, DELETE_SHARE_MAX * count):
+            rule = f"more than {DELETE_SHARE_MAX:.0%} and than max_deletes={self._deletes_max}"
+            give = f"if these rows were really deleted, give max_deletes={len(gone)}"
+            found = f"{len(gone):,} of {count:,} objects of the type {self.type} have no row"
+            raise WrongPipeline(f"{self.name}: {found}, {rule}; {give}")
         yield from batches([self.deletion(id) for id in sorted(gone)], {})
 
 

@@ -3,33 +3,95 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
 
+from tidings.client.errors import Lost
+from tidings.client.feed_api import NamedConsumers, Objects
 from tidings.client.poster import Poster
+from tidings.core.model import cursors
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
+from tidings.pipelines.ingest_source import BATCH, owned, owner_tag
 from tidings.pipelines.messages import Message
+from tidings.pipelines.pipeline import Source
+
+CHECK_S = 0.5  # the time between two checks of the state
+PROJECTED_S = 60.0  # the longest wait until the state includes all pages, normally 1 s
+
+
+def objects_of(source: Source, tag: str, kind: str = "") -> Iterator[dict[str, Any]]:
+    """
+    Yield the objects in the feed *source* that have *tag*, of the type *kind* or of all types.
+
+    Wait first until the state includes all pages of the log.
+
+    Raises:
+        Lost: the feed is not available, or its state stays behind the log.
+    """
+    with source.opened(NamedConsumers) as api:
+        for _ in range(int(PROJECTED_S / CHECK_S)):
+            followers = {each["name"]: each for each in api.ask("GET", "status")["followers"]}
+            if followers["state"]["lag_pages"] == 0:
+                break
+            time.sleep(CHECK_S)
+        else:
+            raise Lost("the state of the feed does not reach the end of the log")
+    with source.opened(Objects) as objects:
+        yield from (each for each in objects.all(kind) if tag in each.get("tags", ()))
 
 
 class Feed:
-    """A sink that posts operations to *feed* at *url*. Posting a batch again has no effect."""
+    """
+    A sink that posts operations to *feed* at *url*. Posting a batch again has no effect.
+
+    The objects have a tag with the name of the consumer. A reset deletes the objects with this tag,
+    and the copy inserts those that still exist.
+    """
 
     def __init__(self, url: str, feed: str = "main", *, password: str = "") -> None:
-        self._url, self._feed, self._password = url, feed, password
+        self._url, self._feed = url, feed
+        self._source = Source(url, feed, password=password)
         self._poster: Poster | None = None
+        self._tag = self._copy = ""
 
     def open(self, consumer: str) -> None:
-        self._poster = Poster(self._url, self._feed, password=self._password)
+        self._tag = owner_tag(consumer)
+        self._poster = self._source.opened(Poster)
 
     def write(self, messages: list[Message], fence: int) -> None:
-        """Post the operations. Skip a reset, because all objects follow it and are posted again."""
+        start = 0
+        for at, message in enumerate(messages):
+            if message.is_command:
+                self._post(messages[start:at])
+                self._empty()
+                start = at + 1
+        self._post(messages[start:])
+
+    def _post(self, messages: list[Message]) -> None:
         assert self._poster is not None
-        operations = [message for message in messages if not message.is_command]
-        if operations:
-            key = hashlib.sha256("".join(each.id + each.key for each in operations).encode())
+        if not messages:
+            return
+        text = "".join(each.id + each.key for each in messages)
+        if not isinstance(cursors.parse(messages[0].id), cursors.Place):
+            text += self._copy  # a later copy has the same ids, but follows deletions
+        operations = [{**each.data, "event": each.op, "type": each.namespace} for each in messages]
+        self._poster.post(
+            [owned(each, self._tag) for each in operations],
+            key=hashlib.sha256(text.encode()).hexdigest(),
+        )
+
+    def _empty(self) -> None:
+        """Delete the objects that this store has written, and that no other producer replaced."""
+        assert self._poster is not None
+        self._copy = secrets.token_hex()
+        found = objects_of(self._source, self._tag)
+        while batch := list(islice(found, BATCH)):
             self._poster.post(
-                [{**each.data, "event": each.op, "type": each.namespace} for each in operations],
-                key=key.hexdigest(),
+                [{"event": "delete", "type": each["type"], "id": each["id"]} for each in batch]
             )
 
     def close(self) -> None:

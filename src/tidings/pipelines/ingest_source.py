@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from tidings.client.errors import Refused
 from tidings.client.poster import Poster, encode
+from tidings.core.limits import TAGS_MAX
 from tidings.pipelines.messages import READER
 
 BATCH = 500  # operations per batch; the reader's object still fits into the request
@@ -24,6 +25,7 @@ COPY, COMPLETE = "copy", "complete"  # the modes (`Batch`): the copy is running,
 ReaderState = Mapping[str, Mapping[str, Any]]  # the position in each part of a source, as JSON
 Known = Callable[[str], Iterable[str]]  # a function that returns the ids of all objects of a type
 _TOO_LARGE = 413
+_OWNER = "tidings.pipeline/"  # the prefix of the tag of objects that a pipeline keeps as a copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,18 @@ class Batch:
 
 
 class Reader(Protocol):
-    """A source. It may return the same operations again."""
+    """
+    A source. It may return the same operations again.
+
+    A reader with the attribute `is_copy` deletes objects that the source no longer has. Its objects
+    have the tag `owner_tag`.
+    """
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:
         """
         Connect, and resume at the position *state*. *name* is unique to this reader.
 
-        *known* returns the ids of the objects of a type that are in the feed now.
+        *known* returns the ids of this reader's objects of a type that are in the feed now.
         """
         ...
 
@@ -73,6 +80,23 @@ def batches(operations: list[dict[str, Any]], state: ReaderState) -> Iterator[Ba
         yield Batch(operations[:BATCH])
         operations = operations[BATCH:]
     yield Batch(operations, state)
+
+
+def owner_tag(name: str) -> str:
+    """Return the tag of the objects that the reader or store *name* has written as a copy."""
+    return f"{_OWNER}{name}"
+
+
+def owned(operation: Mapping[str, Any], tag: str) -> dict[str, Any]:
+    """
+    Return *operation* with the *tag* of its owner.
+
+    A deletion gets no tag, and neither does an operation that already has `TAGS_MAX` tags.
+    """
+    if operation["event"] == "delete":
+        return dict(operation)
+    others = [each for each in operation.get("tags") or () if not each.startswith(_OWNER)]
+    return {**operation, "tags": [*others, tag][:TAGS_MAX]}
 
 
 def append(poster: Poster, name: str, batch: Batch) -> None:

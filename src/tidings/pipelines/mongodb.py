@@ -25,7 +25,7 @@ from tidings.client.errors import Unwritten
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import blame_message, object_of, until_refused, version_of
-from tidings.pipelines.documents import Keyed
+from tidings.pipelines.documents import DELETES_MAX, Keyed
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, ReaderState
 from tidings.pipelines.messages import Busy, Message, Overtaken, WrongPipeline, checked_table
 
@@ -241,16 +241,26 @@ class MongoCollection:
     interrupted copy starts again from the beginning.
 
     If the collection is dropped or renamed, or the oplog no longer contains the position, the
-    collection is copied again, and objects without a document are deleted. So no other producer may
-    post objects of this type.
+    collection is copied again, and objects of this reader without a document are deleted. The
+    reader stops before it deletes more than 10 % of them and more than *max_deletes*.
 
     Raises:
         WrongPipeline: *url* is not a MongoDB address with a database.
     """
 
-    def __init__(self, url: str, collection: str, *, type: str = "", follow: bool = True) -> None:
+    is_copy = True
+
+    def __init__(
+        self,
+        url: str,
+        collection: str,
+        *,
+        type: str = "",
+        follow: bool = True,
+        max_deletes: int = DELETES_MAX,
+    ) -> None:
         self._url, (self._database, self._shown) = url, database_of(url)
-        self._rows = Keyed(collection, "_id", type or collection)
+        self._rows = Keyed(collection, "_id", type or collection, max_deletes)
         self._follow, self._state = follow, dict[str, Any]()
         self._client: MongoClient[Any] | None = None
 

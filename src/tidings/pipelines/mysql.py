@@ -36,7 +36,7 @@ from pymysqlreplication.row_event import (  # type: ignore[import-untyped]
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import blame_message
-from tidings.pipelines.documents import Keyed, Row, plain, to_text
+from tidings.pipelines.documents import DELETES_MAX, Keyed, Row, plain, to_text
 from tidings.pipelines.ingest_source import (
     BATCH,
     COMPLETE,
@@ -404,12 +404,14 @@ class MySQLTable:
     the names of the pipeline and the reader.
 
     If a statement may have changed rows without an entry in the log, or if the log no longer
-    contains the position, the table is copied again, and objects without a row are deleted. So no
-    other producer may post objects of this type.
+    contains the position, the table is copied again, and objects of this reader without a row are
+    deleted. The reader stops before it deletes more than 10 % of them and more than *max_deletes*.
 
     Raises:
         WrongPipeline: *url* contains no database, or *table* or *key* is not a simple name.
     """
+
+    is_copy = True
 
     def __init__(
         self,
@@ -420,9 +422,10 @@ class MySQLTable:
         key: str | Sequence[str] = (),
         follow: bool = True,
         server_id: int = 0,
+        max_deletes: int = DELETES_MAX,
     ) -> None:
         self._server, self._shown = server_of(url)
-        self._rows = Keyed(table, key, type)
+        self._rows = Keyed(table, key, type, max_deletes)
         for name in (table, *self._rows.keys):
             if not _NAME.fullmatch(name):
                 rule = "must be a table or column name of letters, digits, '_' and '$'"

@@ -25,7 +25,7 @@ from psycopg.types.json import Jsonb, set_json_loads
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import blame_message
-from tidings.pipelines.documents import Keyed, Row, parse_json, to_text
+from tidings.pipelines.documents import DELETES_MAX, Keyed, Row, parse_json, to_text
 from tidings.pipelines.ingest_source import (
     BATCH,
     COMPLETE,
@@ -380,10 +380,16 @@ class Rows(Keyed):
         WrongPipeline: *table* is not a simple name.
     """
 
-    def __init__(self, table: str, key: str | Sequence[str], type: str = "") -> None:
+    def __init__(
+        self,
+        table: str,
+        key: str | Sequence[str],
+        type: str = "",
+        max_deletes: int = DELETES_MAX,
+    ) -> None:
         if not _TABLE.fullmatch(table):
             raise WrongPipeline(f"table must be [SCHEMA.]NAME of a-z, 0-9 and '_', not {table!r}")
-        super().__init__(table, key, type)
+        super().__init__(table, key, type, max_deletes)
         self.table = sql.Identifier(*table.split("."))
 
     def place(self, row: Row) -> list[Any]:
@@ -477,11 +483,14 @@ class PostgresTable:
     dropped. A slot belongs to one feed.
 
     If the table is replaced or altered, or the slot is lost, the table is copied again, and objects
-    without a row are deleted. So no other producer may post objects of this type.
+    of this reader without a row are deleted. The reader stops before it deletes more than 10 % of
+    them and more than *max_deletes*.
 
     Raises:
         WrongPipeline: *table* or *slot* is not a simple name.
     """
+
+    is_copy = True
 
     def __init__(
         self,
@@ -492,11 +501,12 @@ class PostgresTable:
         key: str | Sequence[str] = (),
         follow: bool = True,
         slot: str = "",
+        max_deletes: int = DELETES_MAX,
     ) -> None:
         if slot and not _SLOT.fullmatch(slot):
             rule = "slot must be 1 to 63 characters a-z, 0-9 and '_'"
             raise WrongPipeline(f"{rule}, not {slot!r}")
-        self._rows = Rows(table, key, type)
+        self._rows = Rows(table, key, type, max_deletes)
         self._type, self._dsn, self._follow = self._rows.type, dsn, follow
         self._is_key_given = bool(self._rows.keys)
         self._slot, self._state = slot, dict[str, Any]()
@@ -742,8 +752,9 @@ class PostgresTable:
             after = self._rows.place(rows[-1])
             yield rows
 
-    def _missing(self) -> Iterator[Batch]:
-        yield from self._rows.missing(self._known, partial(self._pages, columns=self._rows.keys))
+    def _missing(self, *, is_logged: bool = False) -> Iterator[Batch]:
+        keys = partial(self._pages, columns=self._rows.keys)
+        yield from self._rows.missing(self._known, keys, is_logged=is_logged)
 
     def _changes(self, end: str) -> Iterator[Batch]:
         """
@@ -769,7 +780,7 @@ class PostgresTable:
             elif isinstance(message, Truncated) and members.intersection(message.relations):
                 yield from self._operations_of(changes)
                 changes = []
-                yield from self._missing()
+                yield from self._missing(is_logged=True)
             elif isinstance(message, Changed) and message.relation in members:
                 kinds = decoder.relations[message.relation]
                 old, new = (self._load_row(each, kinds) for each in (message.old, message.new))

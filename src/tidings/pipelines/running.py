@@ -15,7 +15,8 @@ from tidings.client.poster import Poster
 from tidings.client.retries import Backoff
 from tidings.client.worker import Message as Delivered
 from tidings.client.worker import Worker, is_entry
-from tidings.pipelines.ingest_source import append
+from tidings.pipelines.feed import objects_of
+from tidings.pipelines.ingest_source import Batch, append, owned, owner_tag
 from tidings.pipelines.messages import READER, Away, WrongPipeline, message_of
 from tidings.pipelines.pipeline import Branch, Pipeline
 
@@ -79,9 +80,8 @@ class Reconnect:
         self.was_open = True
 
 
-CHECK_S = 0.5  # the time between two checks of the positions of the stores, or of the state
+CHECK_S = 0.5  # the time between two checks of the positions of the stores
 READS = "< "  # the prefix of the name of a reader in the list of stores and readers
-PROJECTED_S = 60.0  # the longest wait until the state includes all pages, normally 1 s
 
 
 class SourceWorker:
@@ -134,9 +134,15 @@ class SourceWorker:
                 if stopping.is_set():
                     return False
                 if batch.operations or batch.state:
-                    append(poster, self._name, batch)
+                    append(poster, self._name, self._with_owner(batch))
                     self.progress.count(len(batch.operations))
         return True
+
+    def _with_owner(self, batch: Batch) -> Batch:
+        if not getattr(self._reader, "is_copy", False):
+            return batch
+        tag = owner_tag(self._name)
+        return Batch([owned(each, tag) for each in batch.operations], batch.state)
 
     def _state(self) -> dict[str, Any]:
         with self._source.opened(Objects) as objects:
@@ -144,24 +150,9 @@ class SourceWorker:
         return dict(reader["data"]) if reader else {}
 
     def _known_ids(self, kind: str) -> Iterator[str]:
-        """
-        Yield the ids of all objects of the type *kind*.
-
-        Wait first until the state includes all pages of the log.
-        """
-        self._await_state()
-        with self._source.opened(Objects) as objects:
-            yield from (str(each["id"]) for each in objects.all(kind))
-
-    def _await_state(self) -> None:
-        waited = threading.Event()
-        with self._source.opened(NamedConsumers) as api:
-            for _ in range(int(PROJECTED_S / CHECK_S)):
-                followers = {each["name"]: each for each in api.ask("GET", "status")["followers"]}
-                if followers["state"]["lag_pages"] == 0:
-                    return
-                waited.wait(CHECK_S)
-        raise Lost("the state of the feed does not reach the end of the log")
+        """Yield the ids of the objects of the type *kind* that this reader has appended."""
+        for each in objects_of(self._source, owner_tag(self._name), kind):
+            yield str(each["id"])
 
 
 UNKNOWN = "unknown_consumer"

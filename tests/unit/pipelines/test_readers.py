@@ -16,7 +16,18 @@ from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
 from tests.unit.pipelines.test_running import Running, objects_of, projected
 from tidings.client.feed_api import Objects
-from tidings.pipelines import Call, Files, Message, Pipeline, Source, Table, files
+from tidings.client.poster import Poster
+from tidings.pipelines import (
+    Call,
+    Files,
+    Message,
+    Pipeline,
+    PostgresTable,
+    Source,
+    Table,
+    files,
+)
+from tidings.pipelines.documents import Keyed
 from tidings.pipelines.ingest_source import BATCH, Batch
 from tidings.pipelines.messages import READER, WrongPipeline
 from tidings.pipelines.running import Runner
@@ -366,3 +377,62 @@ def test_what_a_table_needs(database: str) -> None:
     with pytest.raises(WrongPipeline, match="slot must be"):
         Table(database, "videos", slot="A")
     assert str(Table("postgresql://me:secret@host/db", "videos")) == "table videos at host/db"
+
+
+@pytest.mark.parametrize(
+    ("count", "rows", "options", "gone"),
+    [
+        (20, 0, {}, None),  # an empty database, or the wrong one
+        (200, 100, {}, None),
+        (11, 0, {}, None),
+        (10, 0, {}, 10),  # a small table
+        (200, 180, {}, 20),  # a tenth
+        (200, 179, {}, None),
+        (200, 100, {"max_deletes": 99}, None),
+        (200, 100, {"max_deletes": 100}, 100),
+    ],
+)
+def test_many_deletions_of_a_copy_are_confirmed(
+    count: int, rows: int, options: dict[str, int], gone: int | None
+) -> None:
+    """The error has their number; a statement in the log that removes all rows is enough."""
+    keyed = Keyed("videos", "id", **options)
+
+    def deletions(*, is_logged: bool = False) -> int:
+        ids = [str(each) for each in range(count)]
+        pages = [[{"id": each} for each in range(rows)]]
+        found = keyed.missing(lambda _: ids, lambda: pages, is_logged=is_logged)
+        return sum(len(each.operations) for each in found)
+
+    assert deletions(is_logged=True) == count - rows
+    if gone is not None:
+        assert deletions() == gone
+        return
+    rule = f"{count - rows:,} of {count:,} objects .* give max_deletes={count - rows}"
+    with pytest.raises(WrongPipeline, match=rule):
+        deletions()
+
+
+def test_a_copy_deletes_only_objects_of_its_reader(database: str, pipe: Pipe) -> None:
+    """Objects of the same type that other producers have posted stay."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE owned (id int PRIMARY KEY, v text)")
+        connection.execute("INSERT INTO owned VALUES (1, 'one'), (2, 'two')")
+        pipe.post("x")
+        theirs = {"event": "insert", "type": "owned", "data": None}
+        with Poster(pipe.url, pipe.feed) as poster:
+            poster.post([{**theirs, "id": "theirs"}])
+        pipeline = Pipeline("own", Source(pipe.url, feed=pipe.feed))
+        pipeline.read("r", PostgresTable(database, "owned", slot="owned")).save("s", Call(print))
+
+        def ids() -> set[str]:
+            with Objects(pipe.url, pipe.feed) as objects:
+                return {each["id"] for each in objects.all("owned")}
+
+        with Running(pipeline):
+            until(lambda: ids() == {"1", "2", "theirs"}, within_s=60)
+            connection.execute("DROP TABLE owned")
+            connection.execute("CREATE TABLE owned (id int PRIMARY KEY, v text)")
+            connection.execute("INSERT INTO owned VALUES (2, 'two'), (3, 'three')")
+            until(lambda: ids() == {"2", "3", "theirs"}, within_s=60)
+        connection.execute("SELECT pg_drop_replication_slot('owned')")

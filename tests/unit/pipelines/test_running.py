@@ -21,6 +21,7 @@ import pytest
 
 from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
+from tests.unit.pipelines.messages import RESET
 from tests.unit.pipelines.real_stores import RealStore, table_of
 from tidings.client import Poster, Unwritten, follow
 from tidings.client.retries import DELAY_S_MIN, Backoff
@@ -456,6 +457,33 @@ def test_into_another_feed_nothing_comes_twice(pipe: Pipe, spare: Any) -> None:
         sink.close()
         found = other.api.log({"from": other.api.log()["oldest"]})["entries"]
     assert [each["data"]["id"] for each in found] == ["0", "1", "2"]
+
+
+def test_a_feed_loses_what_was_deleted_before_a_copy(pipe: Pipe, spare: Any) -> None:
+    """
+    Each copy is posted although it has the ids of an earlier one; objects of other producers stay.
+    """
+    with Pipe(int(pipe.url.rpartition(":")[2]), next(spare)) as other:
+        sink = Feed(other.url, other.feed)
+        sink.open("p.feed")
+        post(other, ("insert", "theirs"), ("insert", "taken"), data=1)
+        copied = [
+            Message("insert", "video", "", {"id": each, "tags": ["t"]}, f"{0x80003F:024x}")
+            for each in ("a", "b")
+        ]
+        for _ in range(2):
+            sink.write([RESET, *copied], 1)
+        log = [Message("insert", "video", "", {"id": "late"}, f"{1:024x}")]
+        log += [Message("insert", "video", "", {"id": "taken"}, f"{2:024x}")]
+        sink.write(log, 1)
+        post(other, ("insert", "taken"), data=2)
+        assert set(objects_of(other)) == {"a", "b", "late", "theirs", "taken"}
+        sink.write([RESET, copied[0]], 2)
+        sink.close()
+        until(lambda: projected(other), within_s=60)
+        found = objects_of(other)
+    assert set(found) == {"a", "theirs", "taken"}
+    assert found["a"]["tags"] == ["t", "tidings.pipeline/p.feed"]
 
 
 def test_a_cut_line_is_ended(tmp_path: Path) -> None:
