@@ -393,7 +393,7 @@ def test_what_a_table_needs(database: str) -> None:
     ],
 )
 def test_many_deletions_of_a_copy_are_confirmed(
-    count: int, rows: int, options: dict[str, int], gone: int | None
+    count: int, rows: int, options: dict[str, Any], gone: int | None
 ) -> None:
     """The error has their number; a statement in the log that removes all rows is enough."""
     keyed = Keyed("videos", "id", **options)
