@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from tests.fakes import MemoryArchive, MemoryLedger
 from tidings.aws import clients
 from tidings.aws.archives import open_archive, open_ledger
 from tidings.aws.s3 import S3Archive
-from tidings.core.archive.segments import ArchiveStore, Span
+from tidings.core.archive.segments import ArchiveStore, Span, encode
 from tidings.core.erasure.records import Erasure, Ledger
-from tidings.core.errors import TooLarge
+from tidings.core.errors import TooLarge, Unavailable
 from tidings.core.model.cursors import Place
+from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.http.settings import WrongArchive
 
@@ -195,3 +197,17 @@ def test_erasures_are_in_the_ledger_until_they_are_removed(ledger: Ledger, feed:
         ledger.remove(feed, first.id)
     assert list(ledger.entries(feed)) == [second]
     assert list(ledger.entries(f"{feed}.x")) == [first]
+
+
+def test_a_folder_of_another_host_is_not_overwritten(tmp_path: Path, feed: str) -> None:
+    """Its page was committed at another time; the same page may be written again."""
+    archive, page = FolderArchive(tmp_path), Page(7, "{}", "", 1_000)
+    span, theirs = encode([page])
+    archive.put(feed, span, theirs)
+    archive.put(feed, span, theirs)
+    for pages in ([7], [6, 7], [7, 8]):
+        ours = encode([replace(page, number=each, at_ms=2_000) for each in pages])
+        with pytest.raises(Unavailable, match=r"another page 7.*TIDINGS_ARCHIVE"):
+            archive.put(feed, *ours)
+    assert archive.get(feed, span) == theirs
+    archive.put(feed, *encode([replace(page, number=8, at_ms=2_000)]))

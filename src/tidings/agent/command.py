@@ -33,7 +33,7 @@ from tidings.agent.queue import (
 )
 from tidings.agent.receiver import Receiving, bind_ports, kernel_drops
 from tidings.agent.sender import Sender, Target
-from tidings.client.address import operations_url
+from tidings.client.address import base_url, operations_url
 from tidings.client.cli.options import url_options
 from tidings.client.cli.render import plain
 from tidings.client.errors import WrongUrl
@@ -65,6 +65,7 @@ class Options:
     drain_s: float
     password: str = field(repr=False)
     allow_hosts: tuple[str, ...] = ()
+    adopt: int | None = None
 
 
 class Agent:
@@ -174,7 +175,7 @@ class Agent:
 def _prepare(options: Options) -> Store:
     try:
         store = Store(options.folder)
-        store.prepare(options.feed)
+        store.prepare(options.feed, base_url(options.url), options.adopt)
     except sqlite3.Error as error:
         raise Problem(f"cannot use the queue in {options.folder}: {error}") from None
     return store
@@ -232,6 +233,12 @@ def _default_folder() -> Path:
     default=QUEUED_BYTES_MAX,
     show_default=True,
     help="Maximum number of queued bytes.",
+)
+@click.option(
+    "--adopt",
+    type=click.IntRange(1),
+    metavar="OPERATIONS",
+    help="Send this number of operations here that are queued for another feed or address.",
 )
 @log_format_option
 @click.option(

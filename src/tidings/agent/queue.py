@@ -167,9 +167,12 @@ class Store:
         if self._wal.exists() and self._wal.stat().st_size > WAL_BYTES_MAX:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def prepare(self, feed: str) -> None:
+    def prepare(self, feed: str, address: str = "", adopt: int | None = None) -> None:
         """
         Create missing tables and reset the counters.
+
+        *address* is the server of *feed*. *adopt* is the number of queued operations for another
+        feed or server, which are then for *feed*.
 
         Raises:
             Problem: the queue contains operations for another feed, or has an unknown version.
@@ -182,19 +185,21 @@ class Store:
             triggers = "".join(_TRIGGERS.format(table=name) for name in ("chunks", "batches"))
             set_version = f"PRAGMA user_version = {_VERSION};"
             self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES} {triggers} {set_version} COMMIT;")
-        self._begin(feed)
+        self._begin(feed, f"{feed} at {address}" if address else feed, adopt)
 
-    def _begin(self, feed: str) -> None:
+    def _begin(self, feed: str, target: str, adopt: int | None) -> None:
         with self.transaction(durable=True) as db:
             earlier = db.execute("SELECT feed FROM target").fetchone()
             (held,) = db.execute("SELECT events FROM totals").fetchone()
-            if held and earlier and earlier[0] != feed:
+            # An earlier release stored only the name of the feed.
+            if held and earlier and earlier[0] not in (feed, target) and adopt != held:
                 raise Problem(
-                    f"{held} queued operations are for the feed {earlier[0]!r}, not {feed!r};"
-                    " send them first, or use another --queue-dir"
+                    f"{held} queued operations are for the feed {earlier[0]!r}, not {target!r};"
+                    " send them first, use another --queue-dir, or give them to this one with"
+                    f" --adopt {held}"
                 )
             db.execute("DELETE FROM target")
-            db.execute("INSERT INTO target VALUES (?)", (feed,))
+            db.execute("INSERT INTO target VALUES (?)", (target,))
             counted = ("received", "errors", "discarded", "ingested", "refused")
             db.execute(f"UPDATE totals SET {', '.join(f'{name} = 0' for name in counted)}")
 

@@ -136,6 +136,13 @@ class Follower:
                 f"the tables contain page {place.page:,}, but the feed ends with page"
                 f" {ends.frontier.page:,}; the tables are of another feed, or the feed was restored"
             )
+        end = self.source.backend().end_of(place.page) if begun else None
+        is_same_page = end is not None and end.page == place.page
+        if end is not None and is_same_page and place.seconds not in (0, end.seconds):
+            raise Stopped(
+                f"page {place.page:,} of the feed is not the last page of the tables: it was"
+                " committed at another time, so the tables are of another feed; name another folder"
+            )
         if place.page + 1 >= ends.floor:
             return
         if not (begun or self.source.has_state):

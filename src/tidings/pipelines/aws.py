@@ -23,7 +23,7 @@ from tidings.client.retries import Backoff
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import Entry, EntryStore
 from tidings.pipelines.documents import PLAIN, Messages, Read
-from tidings.pipelines.files import S3, name_of
+from tidings.pipelines.files import S3, SOME, is_part, name_of
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, ReaderState, batches
 from tidings.pipelines.messages import Busy, Message, Overtaken, WrongPipeline
 
@@ -316,7 +316,7 @@ class OnS3:
         self._prefix, self._suffix = f"{prefix}/", suffix
         self._client: Any = None
 
-    def open(self) -> int:
+    def open(self, *, create: bool = True) -> int:
         """
         Return the number of the last file, which is found by binary search.
 
@@ -331,6 +331,13 @@ class OnS3:
             middle = (there + absent) // 2
             there, absent = (middle, absent) if self._has(middle) else (there, middle)
         return there
+
+    def others(self) -> int:
+        listed = self._client.list_objects_v2(
+            Bucket=self._bucket, Prefix=self._prefix, Delimiter="/", MaxKeys=SOME
+        )
+        names = [each["Key"].removeprefix(self._prefix) for each in listed.get("Contents", ())]
+        return sum(name.endswith(self._suffix) and not is_part(name) for name in names)
 
     def read(self, number: int) -> io.BytesIO:
         answer = self._client.get_object(Bucket=self._bucket, Key=self._key(number))

@@ -19,7 +19,7 @@ from tidings.pipelines.files import line_of
 from tidings.pipelines.messages import Message, WrongPipeline
 
 _DIGEST_CHARS = 32  # 128 bits, so that digests are unique among all messages of all feeds
-_SLOT_BITS = PAGE_END.bit_length()
+SLOT_BITS = PAGE_END.bit_length()
 
 Encode = Callable[[Message], str]
 Made = TypeVar("Made")
@@ -116,7 +116,7 @@ def version_of(event_id: str) -> int:
     place = cursors.parse(event_id)
     assert isinstance(place, Place | Replication)
     slot = place.slot if isinstance(place, Place) else PAGE_END
-    return place.page << _SLOT_BITS | slot
+    return place.page << SLOT_BITS | slot
 
 
 @dataclass(frozen=True, slots=True)

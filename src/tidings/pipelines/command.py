@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tidings.pipelines.ingest_source import Reader
+    from tidings.pipelines.ownership import OwnedStore
     from tidings.pipelines.pipeline import Pipeline
     from tidings.pipelines.running import Progress, Runner
 
@@ -117,7 +119,9 @@ def test(ctx: click.Context, /, file: Path, as_json: bool) -> None:
     Check FILE and show its pipeline, without copying data.
 
     Connect to each table or collection that the pipeline reads, check that it can be read, and
-    print the grants that the database user needs. The exit code is 1 if one of them cannot be read.
+    print the grants that the database user needs. Print whether each store may use its target, and
+    whether a start would mark it. The exit code is 1 if a table cannot be read, or if a store
+    refuses its target.
 
     \b
     Example:
@@ -125,30 +129,34 @@ def test(ctx: click.Context, /, file: Path, as_json: bool) -> None:
     """
     made = _load(file)
     checks = [_check(name, made.reader(name), each) for name, each in made.readers.items()]
+    stores = list(_check_targets(made))
     if as_json:
         sources = [asdict(check) for check in checks if check is not None]
-        click.echo(compact({"pipeline": made.tree().splitlines(), "sources": sources}))
+        found = {"sources": sources, "stores": [asdict(check) for check in stores]}
+        click.echo(compact({"pipeline": made.tree().splitlines(), **found}))
     else:
         click.echo(made.tree())
-        for check in filter(None, checks):
+        for check in filter(None, (*checks, *stores)):
             click.echo("\n".join(check.lines()))
-    if any(check and check.problems for check in checks):
+    if any(each and each.problems for each in (*checks, *stores)):
         ctx.exit(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """
-    The result of the check of a source.
+    The result of the check of a source, or of the target of a store.
 
-    *problems* are the reasons why it cannot be read. *grants* are what the user of the database
-    needs. If the server cannot be reached, *unchecked* is the reason.
+    *problems* are the reasons why it cannot be used, and *verdict* is the result otherwise.
+    *grants* are what the user of the database needs. If the server cannot be reached, *unchecked*
+    is the reason.
     """
 
     source: str
     problems: list[str] = field(default_factory=list)
     grants: list[str] = field(default_factory=list)
     unchecked: str = ""
+    verdict: str = "can be read"
 
     def lines(self) -> Iterator[str]:
         if self.unchecked:
@@ -157,9 +165,35 @@ class Check:
         for each in self.problems:
             yield f"{self.source}: {plain(each)}"
         if not self.problems:
-            yield f"{self.source}: can be read"
+            yield f"{self.source}: {self.verdict}"
         if self.grants:
             yield "\n  ".join([f"{self.source}: the database user needs", *self.grants])
+
+
+def _check_targets(made: Pipeline) -> Iterator[Check]:
+    """Yield the result of the check of each store that marks its target, if the feed answers."""
+    from tidings.client.errors import ClientError
+    from tidings.pipelines.ownership import OwnedStore
+
+    for branch in made.branches:
+        if isinstance(branch.sink, OwnedStore):
+            try:
+                branch.sink.assign(made.owner(branch))
+            except ClientError:
+                return
+            yield _check_target(branch.name, branch.sink)
+
+
+def _check_target(name: str, sink: OwnedStore) -> Check:
+    try:
+        return Check(name, verdict=sink.verdict())
+    except WrongPipeline as error:
+        return Check(name, [str(error)])
+    except Exception as error:  # noqa: BLE001 each driver has errors of its own
+        return Check(name, unchecked=plain(str(error).strip().partition("\n")[0]))
+    finally:
+        with suppress(Exception):
+            sink.close()
 
 
 def _check(name: str, consumer: str, reader: Reader) -> Check | None:
@@ -203,6 +237,19 @@ def about(name: str | None, as_json: bool) -> None:
         click.echo(f"\nBefore you use it, {how_to_install(sample.extra)}")
 
 
+def _parse_adopted(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, int]:
+    """Parse each `STORE=ROWS`."""
+    found = {}
+    for each in values:
+        store, _, rows = each.partition("=")
+        if not (store and rows.isascii() and rows.isdecimal()):
+            raise click.BadParameter(f"{each!r} is not STORE=ROWS", ctx, param)
+        found[store] = int(rows)
+    return found
+
+
 @pipeline.command(epilog=EXIT_CODES)
 @_file
 @click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
@@ -224,6 +271,14 @@ def about(name: str | None, as_json: bool) -> None:
 )
 @lineage_option
 @click.option("--worker", default="", metavar="TEXT", help="Unique name of this process.")
+@click.option(
+    "--adopt",
+    "adopted",
+    multiple=True,
+    metavar="STORE=ROWS",
+    callback=_parse_adopted,
+    help="Take over the target of a store, which has this number of rows; repeatable.",
+)
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -235,6 +290,7 @@ def run(
     attempts: int,
     lineage: bool,
     worker: str,
+    adopted: dict[str, int],
 ) -> None:
     """
     Run FILE until Ctrl-C or SIGTERM.
@@ -244,9 +300,13 @@ def run(
     positions. A store that keeps failing is stopped; the other stores continue, and the exit code
     is 1. A store that was reached once and becomes unavailable is retried until it is available.
 
+    A store marks its target, and refuses a target of another pipeline, or with data of an unknown
+    origin. With --adopt, it takes over such a target once; the next copy replaces its contents.
+
     \b
     Examples:
       tidings pipeline run
+      tidings pipeline run --adopt table=100
       tidings pipeline run orders.py --json
     """
     from tidings.pipelines.events import emitter
@@ -255,11 +315,13 @@ def run(
     unblock("stdout", waits=True)  # a full pipe of reports must not stop the stores
     lines = as_json or emf
     made = _load(file)
+    if unknown := adopted.keys() - {branch.name for branch in made.branches}:
+        raise click.UsageError(f"--adopt: {file} has no store {', '.join(sorted(unknown))}")
     lineage_of = made if lineage else None
     with emitter(
         as_json=as_json, url=events_url, bus=events_bus, emf=emf, lineage=lineage_of
     ) as send:
-        runner = Runner(made, send, attempts=attempts, worker=worker)
+        runner = Runner(made, send, attempts=attempts, worker=worker, adopt=adopted)
         stop_on_signals(runner.stop)
         well = _run_with_table(runner) if not lines and sys.stdout.isatty() else runner.run()
     for each in runner.progress if not lines else ():

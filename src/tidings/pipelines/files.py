@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from glob import glob
 from io import BufferedReader, FileIO
@@ -25,13 +26,17 @@ if TYPE_CHECKING:
 
 
 S3 = "s3://"
+SOME = 1000  # the size of one page of a listing on S3
 
 
 class Parts(Protocol):
     """Numbered files, `part-0000000001...` and so on, without a gap."""
 
-    def open(self) -> int:
+    def open(self, *, create: bool = True) -> int:
         """Open the folder, and return the number of the last file, or 0 if the folder is empty."""
+
+    def others(self) -> int:
+        """Return the number of files with the suffix that have other names, up to `SOME`."""
 
     def read(self, number: int) -> io.BytesIO: ...
 
@@ -50,10 +55,16 @@ class OnDisk:
     def __init__(self, folder: Path, suffix: str) -> None:
         self._folder, self._suffix = folder, suffix
 
-    def open(self) -> int:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        names = [path.name for path in self._folder.glob(f"part-*{self._suffix}")]
+    def open(self, *, create: bool = True) -> int:
+        if create:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        found = self._folder.glob(f"part-*{self._suffix}")
+        names = [path.name for path in found if is_part(path.name)]
         return _number(max(names)) if names else 0
+
+    def others(self) -> int:
+        names = (path.name for path in self._folder.glob(f"*{self._suffix}"))
+        return len(list(islice((name for name in names if not is_part(name)), SOME)))
 
     def read(self, number: int) -> io.BytesIO:
         return io.BytesIO((self._folder / name_of(number, self._suffix)).read_bytes())
@@ -78,6 +89,10 @@ class OnDisk:
 
 def name_of(number: int, suffix: str) -> str:
     return f"part-{number:010d}{suffix}"
+
+
+def is_part(name: str) -> bool:
+    return re.match(r"part-\d{10}\.", name) is not None
 
 
 def _number(name: str) -> int:

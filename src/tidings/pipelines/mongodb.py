@@ -28,16 +28,17 @@ from tidings.pipelines.bodies import blame_message, object_of, until_refused, ve
 from tidings.pipelines.documents import DELETES_MAX, Keyed
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, ReaderState
 from tidings.pipelines.messages import Busy, Message, Overtaken, WrongPipeline, checked_table
+from tidings.pipelines.ownership import ADOPTED, FENCES, OURS, OwnedStore, Target
 
 PORT = 27017
 ANSWER_MS = 60_000  # a batch fails if the server takes longer than this
 GONE_S = 86_400  # the time for which the document of a deleted object is kept
 DOCUMENT_BYTES = 16 * 1024 * 1024  # MongoDB's limit for a document
 FIND_MS = 5_000  # the limit of the search for an available server
+_EXPIRY = "gone_1"  # the index on the deletion; a collection of another program does not have it
 _DUPLICATE_KEY, _INVALID = 11000, 121
 # Errors that a single message causes: a unique index or a validation rule of the user rejects it.
 _OF_A_MESSAGE = (_DUPLICATE_KEY, _INVALID)
-_WRITERS = "tidings_writers"
 
 
 def database_of(url: str) -> tuple[str, str]:
@@ -65,7 +66,7 @@ def connect(url: str) -> MongoClient[Any]:
     )
 
 
-class MongoDB:
+class MongoDB(OwnedStore):
     """
     A sink that keeps *collection* of the database in *url* equal to the objects of the feed.
 
@@ -73,7 +74,8 @@ class MongoDB:
     position of the event in the log. So a repeated or late message changes nothing, whichever
     worker sends it. A deleted object leaves a document with `_id`, `version` and `gone` for a
     day. A batch is one bulk write, which the majority of the servers must acknowledge. A reset
-    empties the collection.
+    empties the collection. The mark of the collection (`ownership`) is a document of the
+    collection `tidings_writers`.
 
     Raises:
         WrongPipeline: *url* is not a MongoDB address with a database, or *collection* is not a
@@ -84,13 +86,32 @@ class MongoDB:
         self._url, (self._database, self._shown) = url, database_of(url)
         self._name = checked_table(collection, "collection")
         self._client: MongoClient[Any] | None = None
-        self._writer = ""
 
     def open(self, consumer: str) -> None:
-        self._writer = f"{consumer}:{self._name}"
+        self._own(consumer)
         self.close()
         self._client = connect(self._url)
-        self._collection().create_index("gone", expireAfterSeconds=GONE_S)
+        reason = self._claim(self.inspect())
+        if reason == ADOPTED:
+            # The fences of an earlier feed may be higher than those of this one.
+            self._collection(FENCES).delete_one({"_id": self._writer})
+        self._collection().create_index("gone", name=_EXPIRY, expireAfterSeconds=GONE_S)
+        if reason != OURS:
+            mark = {"$set": {"mark": self._owner.mark}}
+            self._collection(FENCES).update_one({"_id": self._name}, mark, upsert=True)
+
+    def inspect(self) -> Target:
+        self._client = self._client or connect(self._url)
+        objects, writers = self._collection(), self._collection(FENCES)
+        # A fence is no evidence once the collection was marked, whatever happened to it since.
+        fenced, marked = (writers.find_one({"_id": each}) for each in (self._writer, self._name))
+        return Target(
+            str(self),
+            self._mark(),
+            objects.find_one({}, {"_id": 1}) is None,
+            bool(fenced and not marked),
+            lambda: int(objects.count_documents({})),
+        )
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
@@ -105,6 +126,7 @@ class MongoDB:
         documents, refusal = until_refused(messages, _document)
         if documents:
             self._check(fence)
+            self._verify(self._mark())
             with blame_message(messages, WriteError):
                 self._put(documents)
         if refusal is not None:
@@ -121,6 +143,17 @@ class MongoDB:
     def __str__(self) -> str:
         return f"collection {self._name} at {self._shown}"
 
+    @property
+    def _writer(self) -> str:
+        return f"{self._owner.consumer}:{self._name}"
+
+    def _mark(self) -> str:
+        """Return the mark of the collection; "" if others have dropped and created it since."""
+        if _EXPIRY not in self._collection().index_information():
+            return ""
+        found = self._collection(FENCES).find_one({"_id": self._name})
+        return str(found["mark"]) if found else ""
+
     def _collection(self, name: str = "") -> Any:
         assert self._client is not None
         kept = WriteConcern("majority", wtimeout=ANSWER_MS)
@@ -135,7 +168,7 @@ class MongoDB:
         """
         mine, earlier = {"_id": self._writer}, {"fence": {"$lte": fence}}
         try:
-            self._collection(_WRITERS).update_one(
+            self._collection(FENCES).update_one(
                 {**mine, **earlier}, {"$set": {"fence": fence}}, upsert=True
             )
         except DuplicateKeyError:

@@ -47,12 +47,12 @@ from tidings.pipelines.ingest_source import (
     batches,
 )
 from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, checked_table
+from tidings.pipelines.ownership import ADOPTED, FENCES, MARKS, OURS, OwnedStore, TableMarks, Target
 
 ANSWER_S = 60  # the limit of a wait for a locked table, or for the next packet of the log
 PORT = 3306
 _OPTIONS = ("ssl_ca", "unix_socket")
 _OF_A_MESSAGE = (pymysql.DataError, pymysql.IntegrityError, TypeError, ValueError)
-_FENCES = "tidings_writers"
 
 # The columns `namespace` and `id` are binary, because a collation would treat 'a' and 'A', or 'a'
 # and 'a ', as one object.
@@ -66,13 +66,23 @@ _MAKE = """
         PRIMARY KEY (namespace, id)
     ) ENGINE=InnoDB CHARACTER SET utf8mb4"""
 _MAKE_FENCES = f"""
-    CREATE TABLE IF NOT EXISTS {_FENCES} (
+    CREATE TABLE IF NOT EXISTS {FENCES} (
         writer varbinary(255) PRIMARY KEY, fence bigint NOT NULL
     ) ENGINE=InnoDB"""
+_MAKE_MARKS = f"""
+    CREATE TABLE IF NOT EXISTS {MARKS} (
+        target varchar(64) PRIMARY KEY, incarnation varchar(40) NOT NULL, mark text NOT NULL
+    ) ENGINE=InnoDB CHARACTER SET utf8mb4"""
+# The incarnation and the comment of a table.
+_STATE = """SELECT coalesce(CAST(create_time AS CHAR), '-'), table_comment
+    FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s"""
+# This statement protects the table from a change of its mark until the transaction ends.
+_HOLD = "SELECT 1 FROM {table} LIMIT 1"
+MARK_WAIT_S = 5  # a mark that waits longer for a transaction delays all others; then the row counts
 _FENCE = f"""
-    INSERT INTO {_FENCES} (writer, fence) VALUES (%s, %s)
+    INSERT INTO {FENCES} (writer, fence) VALUES (%s, %s)
     ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))"""
-_LATEST = f"SELECT fence FROM {_FENCES} WHERE writer = %s"
+_LATEST = f"SELECT fence FROM {FENCES} WHERE writer = %s"
 _PUT = """
     INSERT INTO {table} (namespace, id, ts, data, event_id) VALUES (%s, %s, %s, %s, %s)
     ON DUPLICATE KEY UPDATE ts = VALUES(ts), data = VALUES(data), event_id = VALUES(event_id)"""
@@ -80,12 +90,13 @@ _DELETE = "DELETE FROM {table} WHERE namespace = %s AND id = %s"
 _EMPTY = "DELETE FROM {table}"
 
 
-class MySQL:
+class MySQL(OwnedStore):
     """
     A sink that keeps *table* of the database at *url* equal to the objects of the feed.
 
     A batch is one transaction. After a later worker has written, an earlier worker can no longer
     write. A reset empties the table, in the same transaction as the messages after it in the batch.
+    The table is marked with its consumer (`ownership`), in its comment and in `tidings_marks`.
     *url* is `mysql://user:password@host:3306/database`, with `?unix_socket=PATH` for a socket and
     `?ssl_ca=PATH` for TLS.
 
@@ -97,13 +108,22 @@ class MySQL:
         self._server, self._shown = server_of(url)
         self._table = checked_table(table)
         self._connection: pymysql.Connection[Any] | None = None
-        self._writer = ""
 
     def open(self, consumer: str) -> None:
-        self._writer = f"{consumer}:{self._table}"
+        self._own(consumer)
         with self._open_connection().cursor() as cursor:
-            for statement in (_MAKE, _MAKE_FENCES):
+            reason = self._claim(self._marks(cursor).target(str(self), self._table))
+            for statement in (_MAKE, _MAKE_FENCES, _MAKE_MARKS):
                 cursor.execute(statement.format(table=self._table))
+            if reason == ADOPTED:
+                # The fences of an earlier feed may be higher than those of this one.
+                cursor.execute(f"DELETE FROM {FENCES} WHERE writer = %s", (self._writer,))
+            if reason != OURS:
+                self._mark(cursor)
+
+    def inspect(self) -> Target:
+        with self._open_connection().cursor() as cursor:
+            return self._marks(cursor).target(str(self), self._table)
 
     def write(self, messages: list[Message], fence: int) -> None:
         connection = self._open_connection()
@@ -111,6 +131,8 @@ class MySQL:
         try:
             with blame_message(messages, *_OF_A_MESSAGE), connection.cursor() as cursor:
                 self._check(cursor, fence)
+                cursor.execute(_HOLD.format(table=self._table))
+                self._verify(self._marks(cursor).read())
                 for statement, alike in groupby(messages, _statement):
                     values = [_values(message) for message in alike]
                     cursor.executemany(statement.format(table=self._table), values)
@@ -129,6 +151,26 @@ class MySQL:
 
     def __str__(self) -> str:
         return f"table {self._table} at {self._shown}"
+
+    @property
+    def _writer(self) -> str:
+        return f"{self._owner.consumer}:{self._table}"
+
+    def _marks(self, cursor: Any) -> TableMarks:
+        def run(statement: str, *values: object) -> Any:
+            cursor.execute(statement, values)
+            return cursor.fetchall()
+
+        return TableMarks(run, _STATE, self._table, self._writer)
+
+    def _mark(self, cursor: Any) -> None:
+        marks, mark = self._marks(cursor), self._owner.mark
+        comment = f"ALTER TABLE {self._table} COMMENT = %s", (marks.comment(mark),)
+        cursor.execute("SET SESSION lock_wait_timeout = %s", (MARK_WAIT_S,))
+        with suppress(pymysql.Error):  # the right is missing, or the table is in use
+            cursor.execute(*comment)
+        cursor.execute("SET SESSION lock_wait_timeout = DEFAULT")
+        marks.record(mark)  # last, because an altered table has another time of creation
 
     def _open_connection(self) -> pymysql.Connection[Any]:
         """Return the connection. Connect again if it broke or the server closed it."""

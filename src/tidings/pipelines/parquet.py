@@ -14,8 +14,10 @@ from tidings.lineage.datasets import Dataset
 from tidings.pipelines.documents import to_text
 from tidings.pipelines.files import S3, OnDisk, Parts
 from tidings.pipelines.messages import Message
+from tidings.pipelines.ownership import OwnedStore, Target
 
 SUFFIX = ".parquet"
+_MARK = b"tidings"  # the key of the mark in the metadata of a file
 SCHEMA = pyarrow.schema(
     [
         pyarrow.field("op", pyarrow.string(), nullable=False),
@@ -29,7 +31,7 @@ SCHEMA = pyarrow.schema(
 )
 
 
-class Parquet:
+class Parquet(OwnedStore):
     """
     A sink that writes each batch as one file to *folder*.
 
@@ -37,7 +39,8 @@ class Parquet:
     also requires the extra `flow-aws`. The column `data` has JSON. Files are numbered in the order
     of the log, and the column `sequence` increases from row to row and from file to file. So the
     latest row of an object has the highest `sequence` of its rows. A row with the op `command`
-    means that objects in earlier rows may no longer exist. A few messages may occur twice.
+    means that objects in earlier rows may no longer exist. A few messages may occur twice. The
+    metadata of the last file have the mark of the folder (`ownership`).
 
     Raises:
         WrongPipeline: *folder* is an S3 address without a bucket or a prefix.
@@ -49,11 +52,24 @@ class Parquet:
         self._sequence = 0
 
     def open(self, consumer: str) -> None:
+        self._own(consumer)
+        self._claim(self.inspect())
         last = self._parts.open()
         self._next = last + 1
         if last:
             table = pyarrow.parquet.read_table(self._parts.read(last), columns=["sequence"])
             self._sequence = table["sequence"][-1].as_py() + 1
+
+    def inspect(self) -> Target:
+        last, others = self._parts.open(create=False), self._parts.others()
+        found = pyarrow.parquet.read_schema(self._parts.read(last)).metadata if last else {}
+        return Target(
+            str(self),
+            (found or {}).get(_MARK, b"").decode(),
+            not (last or others),
+            self._owner.is_known and not others,
+            lambda: last + others,
+        )
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
@@ -63,7 +79,8 @@ class Parquet:
             Overtaken: another worker has written the next file.
         """
         rows = [_row(message, self._sequence + at) for at, message in enumerate(messages)]
-        table, packed = pyarrow.Table.from_pylist(rows, schema=SCHEMA), io.BytesIO()
+        schema = SCHEMA.with_metadata({_MARK: self._owner.mark})
+        table, packed = pyarrow.Table.from_pylist(rows, schema=schema), io.BytesIO()
         pyarrow.parquet.write_table(table, packed, compression="zstd")
         self._parts.put(self._next, packed.getvalue())
         self._next += 1

@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from tidings.client.errors import Unwritten
+from tidings.client.address import base_url
+from tidings.client.errors import Refused, Unwritten
+from tidings.client.feed_api import NamedConsumers
 from tidings.pipelines.documents import to_text
 from tidings.pipelines.ingest_source import Reader
 from tidings.pipelines.messages import (
@@ -28,8 +30,10 @@ from tidings.pipelines.messages import (
     matcher,
     validate_name,
 )
+from tidings.pipelines.ownership import Owner
 
 Step = Callable[[Message], Message | None]
+UNKNOWN = "unknown_consumer"
 
 _log = logging.getLogger("tidings.pipelines")
 _MISSING = object()
@@ -411,6 +415,24 @@ class Pipeline:
     def reader(self, name: str) -> str:
         """Return the name of the reader *name* in the feed."""
         return f"{self.name}.{name}"
+
+    def owner(self, branch: Branch, adopt: int | None = None) -> Owner:
+        """
+        Return the owner of the target of *branch*, with what the feed knows of the consumer.
+
+        Raises:
+            Refused, AccessDenied, Lost: the feed gave no position.
+        """
+        source, consumer = self.source, self.consumer(branch)
+        with source.opened(NamedConsumers) as api:
+            try:
+                found = api.show(consumer)
+            except Refused as refused:
+                if refused.code != UNKNOWN:
+                    raise
+                found = {}
+        is_known = bool(found and (found["position"] is not None or found["copying"]))
+        return Owner(consumer, f"{source.feed} at {base_url(source.url)}", is_known, adopt)
 
     def tree(self) -> str:
         """Return the pipeline as text for people."""

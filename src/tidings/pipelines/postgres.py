@@ -6,7 +6,7 @@ import re
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
@@ -36,12 +36,13 @@ from tidings.pipelines.ingest_source import (
     batches,
 )
 from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, checked_table
+from tidings.pipelines.ownership import ADOPTED, FENCES, MARKS, OURS, OwnedStore, TableMarks, Target
 
 PORT = 5432
 WRITE_TIMEOUT_MS = 60_000  # a batch fails if a statement takes longer, as on a locked table
+_TIMEOUT = f"SET LOCAL statement_timeout = {WRITE_TIMEOUT_MS}".encode()
 _SHOWN = ("host", "port", "dbname")
 _OF_A_MESSAGE = (psycopg.DataError, psycopg.IntegrityError, TypeError, ValueError)
-_FENCES = "tidings_writers"
 
 _MAKE = sql.SQL("""
     CREATE TABLE IF NOT EXISTS {table} (
@@ -55,6 +56,18 @@ _MAKE = sql.SQL("""
     )""")
 _MAKE_FENCES = sql.SQL("""
     CREATE TABLE IF NOT EXISTS {fences} (writer text PRIMARY KEY, fence bigint NOT NULL)""")
+_MAKE_MARKS = sql.SQL("""
+    CREATE TABLE IF NOT EXISTS {marks} (
+        target text PRIMARY KEY, incarnation text NOT NULL, mark text NOT NULL
+    )""")
+# The incarnation and the comment of a table.
+_STATE = """SELECT oid::text, coalesce(obj_description(oid, 'pg_class'), '') FROM pg_class
+    WHERE oid = to_regclass(%s)"""
+# A claim waits for the transactions that are writing, which have checked the earlier mark.
+_LOCK_TO_CLAIM = sql.SQL("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
+_LOCK_TO_WRITE = sql.SQL("LOCK TABLE {table} IN ROW EXCLUSIVE MODE")
+_COMMENT = sql.SQL("COMMENT ON TABLE {table} IS {mark}")
+_FORGET = sql.SQL("DELETE FROM {fences} WHERE writer = %s")
 _FENCE = sql.SQL("""
     INSERT INTO {fences} AS standing (writer, fence) VALUES (%s, %s)
     ON CONFLICT (writer) DO UPDATE SET fence = excluded.fence WHERE standing.fence <= excluded.fence
@@ -68,7 +81,7 @@ _DELETE = sql.SQL("DELETE FROM {table} WHERE namespace = %s AND id = %s")
 _EMPTY = sql.SQL("DELETE FROM {table}")
 
 
-class Postgres:
+class Postgres(OwnedStore):
     """
     A sink that keeps *table* of the database at *dsn* equal to the objects of the feed.
 
@@ -76,6 +89,7 @@ class Postgres:
     write. A reset empties the table, in the same transaction as the messages after it in the batch.
     The server's session may be shared with other clients (`_is_shared`), so nothing is prepared or
     set in it.
+    The table is marked with its consumer (`ownership`), in its comment and in `tidings_marks`.
 
     Raises:
         WrongPipeline: *table* is not a simple name.
@@ -83,19 +97,28 @@ class Postgres:
 
     def __init__(self, dsn: str, table: str = "objects") -> None:
         self._dsn, self._table = dsn, checked_table(table)
-        self._names = {"table": sql.Identifier(table), "fences": sql.Identifier(_FENCES)}
+        names = {"table": table, "fences": FENCES, "marks": MARKS}
+        self._names = {name: sql.Identifier(each) for name, each in names.items()}
         self._connection: psycopg.Connection | None = None
-        self._writer = ""
 
     def open(self, consumer: str) -> None:
-        self._writer = f"{consumer}:{self._table}"
+        self._own(consumer)
         with self._transaction() as cursor:
-            for statement in (_MAKE, _MAKE_FENCES):
+            reason = self._claim(self._target(cursor))
+            for statement in (_MAKE, _MAKE_FENCES, _MAKE_MARKS):
                 cursor.execute(statement.format(**self._names))
+            if reason != OURS:
+                self._mark(cursor)
+
+    def inspect(self) -> Target:
+        with self._transaction() as cursor:
+            return self._target(cursor)
 
     def write(self, messages: list[Message], fence: int) -> None:
         with blame_message(messages, *_OF_A_MESSAGE), self._transaction() as cursor:
             self._check(cursor, fence)
+            cursor.execute(_LOCK_TO_WRITE.format(**self._names))
+            self._verify(self._marks(cursor).read())
             for statement, alike in groupby(messages, _statement):
                 # Consecutive messages with the same statement need only one round trip.
                 cursor.executemany(
@@ -113,6 +136,10 @@ class Postgres:
     def __str__(self) -> str:
         return f"table {self._table} at {without_secrets(self._dsn)}"
 
+    @property
+    def _writer(self) -> str:
+        return f"{self._owner.consumer}:{self._table}"
+
     def _connect(self) -> psycopg.Connection:
         """Return the connection. Connect again if it broke."""
         if self._connection is None or self._connection.closed:
@@ -122,8 +149,36 @@ class Postgres:
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Cursor]:
         with self._connect().transaction(), self._connect().cursor() as cursor:
-            cursor.execute(f"SET LOCAL statement_timeout = {WRITE_TIMEOUT_MS:d}")
+            cursor.execute(_TIMEOUT)
             yield cursor
+
+    def _target(self, cursor: psycopg.Cursor) -> Target:
+        cursor.execute("SET LOCAL statement_timeout = 0")  # a large table is counted for longer
+        return self._marks(cursor).target(str(self), f'"{self._table}"')
+
+    def _marks(self, cursor: psycopg.Cursor) -> TableMarks:
+        def run(statement: str, *values: object) -> list[Any]:
+            cursor.execute(statement.encode(), values)
+            return cursor.fetchall() if cursor.description else []
+
+        return TableMarks(run, _STATE, self._table, self._writer)
+
+    def _mark(self, cursor: psycopg.Cursor) -> None:
+        """Mark the table, after the transactions that write to it have ended."""
+        cursor.execute(_TIMEOUT)
+        cursor.execute(_LOCK_TO_CLAIM.format(**self._names))
+        if self._claim(self._target(cursor)) == ADOPTED:
+            # The fences of an earlier feed may be higher than those of this one.
+            cursor.execute(_FORGET.format(**self._names), (self._writer,))
+        marks = self._marks(cursor)
+        marks.record(self._owner.mark)
+        comment = _COMMENT.format(**self._names, mark=marks.comment(self._owner.mark))
+        with (
+            # Only the owner of a table may write its comment, and a view has none.
+            suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.WrongObjectType),
+            self._connect().transaction(),
+        ):
+            cursor.execute(comment)
 
     def _check(self, cursor: psycopg.Cursor, fence: int) -> None:
         cursor.execute(_FENCE.format(**self._names), (self._writer, fence))

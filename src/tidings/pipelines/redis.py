@@ -12,11 +12,13 @@ from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import object_of, until_refused
 from tidings.pipelines.documents import to_text
 from tidings.pipelines.messages import Message, Overtaken, WrongPipeline
+from tidings.pipelines.ownership import ADOPTED, OURS, OwnedStore, Target
 
 PORT = 6379
 ANSWER_S = 60  # a batch fails if the server takes longer than this
 _SCHEMES = ("redis", "rediss", "unix")
 _PUT, _DELETE, _EMPTY = "put", "delete", "empty"
+_MARK = "owner"  # the field of the writers with the mark; consumers have a dot in their names
 
 # A script that writes a batch. Redis runs a script atomically, so readers see a batch completely or
 # not at all.
@@ -26,8 +28,12 @@ local latest = tonumber(redis.call('HGET', writers, writer) or 0)
 if latest > fence then
     return latest
 end
+local mark = redis.call('HGET', writers, 'owner') or ''
+if mark ~= ARGV[3] then
+    return mark
+end
 redis.call('HSET', writers, writer, fence)
-for at = 3, #ARGV, 3 do
+for at = 4, #ARGV, 3 do
     if ARGV[at] == 'put' then
         redis.call('HSET', objects, ARGV[at + 1], ARGV[at + 2])
     elseif ARGV[at] == 'delete' then
@@ -40,13 +46,14 @@ return 0
 """
 
 
-class Redis:
+class Redis(OwnedStore):
     """
     A sink that keeps the hash *key* at *url* equal to the objects of the feed.
 
     `HGET key type/id` returns the object as JSON. One script writes a batch. The hash `key:writers`
     has the fence of the last worker; after a later worker has written, an earlier worker can no
-    longer write. A reset empties the hash *key*. A written batch is on disk only if the server is
+    longer write. Its field `owner` is the mark of the hash (`ownership`). A reset empties the hash
+    *key*. A written batch is on disk only if the server is
     configured with `appendonly yes` and `appendfsync always`.
 
     Raises:
@@ -60,17 +67,33 @@ class Redis:
             raise WrongPipeline(f"url must begin with {schemes}, and have a host or a path")
         if not key:
             raise WrongPipeline("key must be given")
-        self._url, self._key = url, key
+        self._url, self._key, self._writers = url, key, f"{key}:writers"
         self._shown = f"{parts.hostname or ''}{parts.path}"
         self._client: redis.Redis | None = None
         self._script: Any = None
-        self._writer = ""
 
     def open(self, consumer: str) -> None:
-        self._writer = consumer
-        self._client = redis.Redis.from_url(self._url, socket_timeout=ANSWER_S)
-        self._client.ping()  # fails now, not with the first batch, if address or password is wrong
+        self._own(consumer)
+        reason = self._claim(self.inspect())
+        assert self._client is not None
+        if reason == ADOPTED:
+            # The fences of an earlier feed may be higher than those of this one.
+            self._client.hdel(self._writers, consumer)
+        if reason != OURS:
+            self._client.hset(self._writers, _MARK, self._owner.mark)
         self._script = self._client.register_script(_WRITE)
+
+    def inspect(self) -> Target:
+        client = self._client = redis.Redis.from_url(self._url, socket_timeout=ANSWER_S)
+        mark: Any = client.hget(self._writers, _MARK)
+        is_hash = client.type(self._key) == b"hash"
+        return Target(
+            str(self),
+            (mark or b"").decode(),
+            not client.exists(self._key),
+            bool(client.hexists(self._writers, self._owner.consumer)),
+            lambda: int(client.hlen(self._key) if is_hash else client.exists(self._key)),
+        )
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
@@ -83,11 +106,14 @@ class Redis:
         """
         commands, refusal = until_refused(messages, _command)
         if commands:
-            keys = [self._key, f"{self._key}:writers"]
             parts = [part for command in commands for part in command]
-            if latest := self._script(keys=keys, args=[self._writer, fence, *parts]):
+            args = [self._owner.consumer, fence, self._owner.mark, *parts]
+            found = self._script(keys=[self._key, self._writers], args=args)
+            if isinstance(found, bytes):
+                self._verify(found.decode())
+            elif found:
                 rule = f"it has replaced worker {fence}"
-                raise Overtaken(f"worker {latest} writes {self._key}; {rule}")
+                raise Overtaken(f"worker {found} writes {self._key}; {rule}")
         if refusal is not None:
             raise refusal
 

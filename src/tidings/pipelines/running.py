@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,8 @@ from tidings.client.worker import Worker, is_entry
 from tidings.pipelines.feed import objects_of
 from tidings.pipelines.ingest_source import Batch, append, owned, owner_tag
 from tidings.pipelines.messages import READER, Away, WrongPipeline, message_of
-from tidings.pipelines.pipeline import Branch, Pipeline
+from tidings.pipelines.ownership import NotOurs, OwnedStore
+from tidings.pipelines.pipeline import UNKNOWN, Branch, Pipeline
 
 ATTEMPTS = 3  # attempts to write a message; most temporary failures end before the last attempt
 
@@ -155,14 +156,18 @@ class SourceWorker:
             yield str(each["id"])
 
 
-UNKNOWN = "unknown_consumer"
-
-
 class SinkWorker:
-    """The work of one store, with the same methods as `SourceWorker`."""
+    """
+    The work of one store, with the same methods as `SourceWorker`.
 
-    def __init__(self, pipeline: Pipeline, branch: Branch, worker: str) -> None:
-        self._source, self._branch = pipeline.source, branch
+    *adopt* is the number of rows that a target of another owner must have to be taken over.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, branch: Branch, worker: str, adopt: int | None = None
+    ) -> None:
+        self._pipeline, self._source, self._branch = pipeline, pipeline.source, branch
+        self._adopt = adopt
         self.consumer = pipeline.consumer(branch)
         self._worker_name = f"{worker}.{branch.name}" if worker else ""
         self.progress = Progress(branch.name)
@@ -177,8 +182,14 @@ class SinkWorker:
     def once(self, stopping: threading.Event) -> None:
         """Run the worker until it ends."""
         with self._reconnect.attempt():
+            sink = self._branch.sink
+            if isinstance(sink, OwnedStore):
+                sink.assign(self._pipeline.owner(self._branch, self._adopt))
+            # A consumer is registered only after its store has accepted the target, because it
+            # would be the evidence that an earlier release has filled the target.
+            sink.open(self.consumer)
+            self._adopt = None
             self._register()
-            self._branch.sink.open(self.consumer)
         with self._make_worker() as worker:
             self._worker = worker
             if stopping.is_set():
@@ -312,8 +323,9 @@ def _once(work: Work, stopping: threading.Event, say: Say) -> bool:
     except Exception as error:  # noqa: BLE001 a store or a source may raise anything
         progress = work.progress
         progress.failures += 1
-        # After `FellOff` and `Refused`, the feed would reject the same request again.
-        progress.state = "failed" if isinstance(error, (FellOff, Refused)) else "failing"
+        # After these errors, the feed or the store would reject the same request again.
+        is_final = isinstance(error, (FellOff, Refused, NotOurs))
+        progress.state = "failed" if is_final else "failing"
         progress.error = _text(error)
         say("error", path=progress.name, error=progress.error)
         return isinstance(error, Away)
@@ -333,16 +345,27 @@ class Runner:
     """
     One run of a pipeline.
 
-    *send* is called with each event: `boot`, `metrics`, `error`, `parked` and `exit`.
+    *send* is called with each event: `boot`, `metrics`, `error`, `parked` and `exit`. *adopt* has,
+    by store, the number of rows that a target of another owner must have to be taken over.
     """
 
     def __init__(
-        self, pipeline: Pipeline, send: EventSink, *, attempts: int = ATTEMPTS, worker: str = ""
+        self,
+        pipeline: Pipeline,
+        send: EventSink,
+        *,
+        attempts: int = ATTEMPTS,
+        worker: str = "",
+        adopt: Mapping[str, int] | None = None,
     ) -> None:
         self._pipeline, self._send, self._attempts = pipeline, send, attempts
         self._stopping = threading.Event()
         self._was_at_end = False
-        self._stores = [SinkWorker(pipeline, branch, worker) for branch in pipeline.branches]
+        rows = adopt or {}
+        self._stores = [
+            SinkWorker(pipeline, branch, worker, rows.get(branch.name))
+            for branch in pipeline.branches
+        ]
         self._readers = [SourceWorker(pipeline, name, self._has_begun) for name in pipeline.readers]
         self._works: list[Work] = [*self._readers, *self._stores]
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,6 +13,7 @@ from urllib.parse import urlsplit
 from opensearchpy import (
     AuthorizationException,
     JSONSerializer,
+    NotFoundError,
     OpenSearch,
     SerializationError,
     helpers,
@@ -18,9 +22,10 @@ from opensearchpy import (
 from tidings.client.errors import Unwritten
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.bodies import object_of, version_of
+from tidings.pipelines.bodies import SLOT_BITS, object_of, version_of
 from tidings.pipelines.documents import to_text
 from tidings.pipelines.messages import Busy, Message, WrongPipeline
+from tidings.pipelines.ownership import OwnedStore, Target
 
 EMPTY_BATCH = 1000  # documents that one request deletes; only their ids are sent
 ANSWER_S = 60  # a bulk request that takes longer fails, and its batch is retried
@@ -35,6 +40,10 @@ _CONFLICT, _BELOW_ERRORS = 409, 300
 _OF_SERVER = (403, 404, 429)
 _SERVER_ERRORS = 500
 _NAMESPACE = "{namespace}"
+# The name of one index. The servers accept more names, but no other characters of a pattern.
+_INDEX = re.compile(r"""[^\s_+\-*?,<>|\\/":#][^\s*?,<>|\\/":#]{0,254}""")
+_FIELD = "tidings"  # the field of `_meta` with the mark
+SAMPLE = 1000  # documents that are compared with those of a store; an answer has at most 10,000
 
 
 class _Serializer(JSONSerializer):
@@ -49,37 +58,50 @@ class _Serializer(JSONSerializer):
             raise SerializationError(data, error) from error
 
 
-class Search:
+class Search(OwnedStore):
     """
     A sink that keeps *index* at *url* equal to the objects of the feed.
 
-    `{namespace}` in *index* is replaced by the type of the object in lower case. A batch without a
-    reset is one bulk request. The version of a document is the position of its event in the log. So
-    a repeated or late message changes nothing, whichever worker sends it. *auth* is the `http_auth`
-    of opensearch-py: a name and a password, a signer for Amazon's service, or a function that
-    returns headers, for example for an API key of Elasticsearch.
+    `{namespace}` in *index* is replaced by the type of the object in lower case. Each index is
+    marked with its consumer in `_meta` (`ownership`), and only marked ones are emptied. A batch
+    without a reset is one bulk request. The version of a document is the position of its event in
+    the log. So a repeated or late message changes nothing, whichever worker sends it. *auth* is the
+    `http_auth` of opensearch-py: a name and a password, a signer for Amazon's service, or a
+    function that returns headers, for example for an API key of Elasticsearch.
 
     Raises:
-        WrongPipeline: *url* is not an address, or *index* is empty.
+        WrongPipeline: *url* is not an address, or *index* is not the name of one index.
     """
 
     def __init__(self, url: str, index: str = "objects", *, auth: Any = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise WrongPipeline("url must begin with http or https, and have a host")
-        if not index:
-            raise WrongPipeline("index must be given")
+        if not _INDEX.fullmatch(index.replace(_NAMESPACE, "a")):
+            raise WrongPipeline(f"index must be given, as the name of one index; not {index!r}")
         self._url, self._index, self._auth = url, index, auth
         self._shown = f"{parts.hostname}{parts.path.rstrip('/')}"
         self._client: OpenSearch | None = None
+        self._unmarked: set[str] = set()  # indices without a mark, for want of rights
 
     def open(self, consumer: str) -> None:
+        self._own(consumer)
+        self._unmarked.clear()
+        self._connect()
+        # This fails now, not with the first batch, if the address or the password is wrong.
+        self._refresh(self._pattern)
+        if self._owner.feed and self._is_one:
+            self._claim_index(self._index)
+
+    def inspect(self) -> Target | None:
+        self._connect()
+        return self._target(self._index) if self._is_one else None
+
+    def _connect(self) -> None:
         auth = {"http_auth": self._auth} if self._auth else {}
         self._client = OpenSearch(
             self._url, timeout=ANSWER_S, max_retries=0, serializer=_Serializer(), **auth
         )
-        # This fails now, not with the first batch, if the address or the password is wrong.
-        self._refresh()
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
@@ -89,7 +111,12 @@ class Search:
             Unwritten: the message at the error's *index* was rejected. The messages before it are
                 written.
             Busy: the server did not accept a message, although the message may be valid.
+            NotOurs: an index belongs to another consumer, or has documents of an unknown origin.
         """
+        wanted = {self._index_of(each) for each in messages if self._is_one or not each.is_command}
+        for index in sorted(wanted):
+            if _INDEX.fullmatch(index):  # the server refuses messages for all other names
+                self._claim_index(index)
         start = 0
         for at, message in enumerate(messages):
             if message.is_command:
@@ -136,7 +163,7 @@ class Search:
 
     def _lines(self, message: Message) -> list[dict[str, Any]]:
         where = {
-            "_index": self._index.replace(_NAMESPACE, message.namespace.lower()),
+            "_index": self._index_of(message),
             "_id": object_of(message),
             "version": version_of(message.id),
             "version_type": "external_gte",
@@ -150,15 +177,16 @@ class Search:
         Delete every document in the indices of this store, and the versions of all documents.
 
         Raises:
-            Busy: the server refused a deletion, or another program writes to the index.
+            Busy: the server refused a deletion, or another program writes to an index.
         """
-        for _ in range(EMPTY_ROUNDS):
-            index = self._refresh()
-            if not self._delete_all(index):
-                break
-        else:
-            raise Busy(f"{self}: it is not empty after {EMPTY_ROUNDS} attempts to empty it")
-        self._forget(index)
+        for index in list(self._marked_indices()):
+            for _ in range(EMPTY_ROUNDS):
+                self._refresh(index)
+                if not self._delete_all(index):
+                    break
+            else:
+                raise Busy(f"{self}: {index} is not empty after {EMPTY_ROUNDS} attempts")
+            self._forget(index)
 
     def _delete_all(self, index: str) -> bool:
         """Delete the documents that a search finds; return True if it found any."""
@@ -201,12 +229,95 @@ class Search:
             rule = "the user must have the privilege `manage` (or `indices:admin/settings/*`)"
             raise Busy(f"{self} cannot be emptied: {rule}") from None
 
-    def _refresh(self) -> str:
-        """Make all earlier writes searchable; return the pattern for the indices of this store."""
+    def _refresh(self, index: str) -> None:
+        """Make all earlier writes to *index* searchable."""
         assert self._client is not None
-        index = self._index.replace(_NAMESPACE, "*")
         self._client.indices.refresh(index=index, params={"ignore_unavailable": "true"})
-        return index
+
+    @property
+    def _is_one(self) -> bool:
+        """Return True if the index does not depend on the messages."""
+        return _NAMESPACE not in self._index
+
+    @property
+    def _pattern(self) -> str:
+        return self._index.replace(_NAMESPACE, "*")
+
+    def _index_of(self, message: Message) -> str:
+        return self._index.replace(_NAMESPACE, message.namespace.lower())
+
+    def _marked_indices(self) -> Iterator[str]:
+        """Yield the indices that have the mark of this store now, or that cannot have a mark."""
+        for name, mark in self._marks(self._pattern).items():
+            if mark == self._owner.mark:
+                yield name
+        yield from (each for each in self._unmarked if _are_positions(self._sample(each)))
+
+    def _marks(self, pattern: str) -> dict[str, str]:
+        """Return the mark of each index, also of those that are behind an alias."""
+        return {name: str(meta.get(_FIELD, "")) for name, meta in self._metas(pattern).items()}
+
+    def _metas(self, pattern: str) -> dict[str, dict[str, Any]]:
+        assert self._client is not None
+        params = {"ignore_unavailable": "true", "filter_path": "*.mappings._meta"}
+        try:
+            found = self._client.indices.get_mapping(index=pattern, params=params)
+        except (AuthorizationException, NotFoundError):
+            return {}
+        return {name: each["mappings"]["_meta"] for name, each in found.items()}
+
+    def _claim_index(self, index: str) -> None:
+        """
+        Mark *index*, which is created if it is missing.
+
+        Raises:
+            NotOurs: the index belongs to another consumer, or has documents of an unknown origin.
+        """
+        if index in self._unmarked or set(self._marks(index).values()) == {self._owner.mark}:
+            return
+        assert self._client is not None
+        self._claim(self._target(index))
+        self._owner = replace(self._owner, adopt=None)  # it applies once
+        meta = {key: each for found in self._metas(index).values() for key, each in found.items()}
+        mapping = {"_meta": meta | {_FIELD: self._owner.mark}}
+        try:
+            if self._client.indices.exists(index):
+                self._client.indices.put_mapping(index=index, body=mapping)
+            else:
+                self._client.indices.create(index, body={"mappings": mapping})
+        except AuthorizationException:
+            self._unmarked.add(index)
+
+    def _target(self, index: str) -> Target:
+        found = self._sample(index)
+        return Target(
+            f"index {index} at {self._shown}",
+            next(iter(self._marks(index).values()), ""),
+            not found,
+            self._owner.is_known and _are_positions(found),
+            lambda: self._count(index),
+        )
+
+    def _count(self, index: str) -> int:
+        assert self._client is not None
+        return int(self._client.count(index=index)["count"])
+
+    def _sample(self, index: str) -> list[dict[str, Any]]:
+        """Return some documents of *index* with their versions; none if the index is missing."""
+        assert self._client is not None
+        self._refresh(index)
+        params = {"ignore_unavailable": "true", "version": "true", "_source": "false"}
+        answer = self._client.search(index=index, size=SAMPLE, params=params)
+        return list(answer["hits"]["hits"])
+
+
+def _are_positions(documents: list[dict[str, Any]]) -> bool:
+    """
+    Return True if the versions of *documents* are positions in a log.
+
+    The server's own versions count the writes of a document from 1.
+    """
+    return all(each["_version"] >= 1 << SLOT_BITS for each in documents)
 
 
 def _as_it_is(document: dict[str, Any]) -> dict[str, Any]:

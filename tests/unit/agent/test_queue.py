@@ -215,6 +215,39 @@ def test_what_is_queued_goes_to_its_own_feed(tmp_path: Path) -> None:
     _opened(tmp_path, "main")
 
 
+@pytest.mark.parametrize(
+    ("earlier", "now", "adopt", "is_taken"),
+    [
+        (("main", "http://a"), ("main", "http://a"), None, True),
+        (("main", ""), ("main", "http://a"), None, True),  # an earlier release stored no address
+        (("main", "http://a"), ("main", "http://b"), None, False),
+        (("main", "http://a"), ("main", "http://b"), 2, False),
+        (("main", "http://a"), ("main", "http://b"), 1, True),
+        (("orders", "http://a"), ("main", "http://a"), 1, True),
+    ],
+)
+def test_what_is_queued_goes_to_its_own_server(
+    tmp_path: Path,
+    earlier: tuple[str, str],
+    now: tuple[str, str],
+    adopt: int | None,
+    is_taken: bool,
+) -> None:
+    """The number of the queued operations moves them to another feed or server."""
+    first = Store(tmp_path)
+    first.prepare(*earlier)
+    _lines(first, "a")
+    first.close()
+
+    second = Store(tmp_path)
+    if is_taken:
+        second.prepare(*now, adopt)
+    else:
+        with pytest.raises(Problem, match=r"1 queued .*'main at http://a'.*http://b.*--adopt 1"):
+            second.prepare(*now, adopt)
+    second.close()
+
+
 def test_another_version_is_refused(tmp_path: Path) -> None:
     """Otherwise its content could be misread."""
     with sqlite3.connect(tmp_path / batches.NAME) as db:

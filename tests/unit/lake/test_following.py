@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import functions as F
@@ -255,7 +256,10 @@ def test_what_the_log_lost_is_made_up_for_by_the_state(twin: Twin, scene: Scene)
 
 
 def test_tables_of_another_feed_are_not_followed(scene: Scene) -> None:
-    """Their position is after the feed's end: the feed was restored, or the address is wrong."""
+    """
+    Their position is after the feed's end, or the feed committed that page at another time: the
+    feed was restored, or the address is wrong.
+    """
     scene.put(kept(1, line("a")), kept(2, line("a")))
     scene.follow()
     other = Scene(scene.spark, scene.folder / "other")
@@ -263,6 +267,11 @@ def test_tables_of_another_feed_are_not_followed(scene: Scene) -> None:
 
     with pytest.raises(Stopped, match="the tables contain page 2, but the feed ends with page 1"):
         scene.follow(source=other.source)
+    before = scene.history()
+    other.put(replace(kept(2, line("z")), at_ms=NOW + 9_000), kept(3, line("z")))
+    with pytest.raises(Stopped, match=r"page 2 .* committed at another time.* another feed"):
+        scene.follow(source=other.source, gaps=True)
+    assert scene.history() == before
 
 
 def _place(page: int) -> Place:

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidings.core.archive.segments import Span, span_of
+from tidings.core.archive.segments import Span, decode, span_of
 from tidings.core.erasure.records import from_json, to_json
-from tidings.core.errors import Unavailable
+from tidings.core.errors import BrokenPart, Unavailable
 from tidings.core.feeds.records import Removed
 from tidings.http.outbound.files import sync_folder
 from tidings.http.settings import ARCHIVE_FOLDER, LEDGER_FOLDER
@@ -29,6 +29,18 @@ class FolderArchive:
         self._folder = folder
 
     def put(self, feed: str, span: Span, body: bytes) -> None:
+        """
+        See `ArchiveStore`.
+
+        Raises:
+            Unavailable: another host writes a feed of the same name to this folder.
+        """
+        for each in self.list(feed, span.first - 1, 1):
+            if each.first <= span.last and (page := _conflict(self.get(feed, each), body)):
+                raise Unavailable(
+                    f"{self._of(feed)} has another page {page:,}, of a feed of another host; set"
+                    " TIDINGS_ARCHIVE to a folder of this host"
+                )
         _write(self._path(feed, span), body)
 
     def get(self, feed: str, span: Span) -> bytes | None:
@@ -57,6 +69,16 @@ class FolderArchive:
 
     def _of(self, feed: str) -> Path:
         return self._folder / ARCHIVE_FOLDER / feed
+
+
+def _conflict(kept: bytes | None, body: bytes) -> int:
+    """Return the number of a page that two parts have with different times; 0 if there is none."""
+    with suppress(BrokenPart):
+        at_ms = {page.number: page.at_ms for page in decode(kept or b"")}
+        for page in decode(body):
+            if at_ms.get(page.number, page.at_ms) != page.at_ms:
+                return page.number
+    return 0
 
 
 class FolderLedger:
