@@ -23,6 +23,7 @@ from tidings.client.errors import Unwritten
 from tidings.pipelines import Message, Pipeline, Search, Source, search
 from tidings.pipelines.bodies import version_of
 from tidings.pipelines.messages import Busy, WrongPipeline
+from tidings.pipelines.ownership import Owner
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +143,7 @@ def test_a_new_feed_fills_the_index_of_an_earlier_one(url: str, kept_s: str | No
 def test_a_missing_index_that_may_not_be_created_holds_no_document(url: str) -> None:
     """Messages are not written, deletions included, until someone creates the index."""
     sink, allowed = opened(url, "absent"), {"action.auto_create_index": "false"}
+    sink._unmarked.add("absent")  # as if the user may not create it
     httpx.put(f"{url}/_cluster/settings", json={"transient": allowed}, timeout=30)
     for op in ("insert", "update", "delete"):
         with pytest.raises(Busy, match="404 index_not_found_exception"):
@@ -179,6 +181,9 @@ class _Answering:
 
     def bulk(self, body: list[dict[str, Any]]) -> dict[str, Any]:
         return {"items": [{"delete": each} for each in self._results]}
+
+    def get_mapping(self, **_: Any) -> dict[str, Any]:
+        return {"i": {"mappings": {"_meta": {"tidings": Owner("").mark}}}}
 
     def get_settings(self, **_: Any) -> dict[str, Any]:
         return {"i": {"settings": {"index.gc_deletes": "0s"}}}
