@@ -30,7 +30,7 @@ def objects_of(source: Source, tag: str, kind: str = "") -> Iterator[dict[str, A
     Wait first until the state includes all pages of the log.
 
     Raises:
-        Lost: the feed is not available, or its state stays behind the log.
+        Lost: the feed is not available, or its state does not reach the end of the log.
     """
     with source.opened(NamedConsumers) as api:
         for _ in range(int(PROJECTED_S / CHECK_S)):

@@ -254,7 +254,7 @@ class Search(OwnedStore):
         yield from (each for each in self._unmarked if _are_positions(self._sample(each)))
 
     def _marks(self, pattern: str) -> dict[str, str]:
-        """Return the mark of each index, also of those that are behind an alias."""
+        """Return the mark of each index, also of those with an alias."""
         return {name: str(meta.get(_FIELD, "")) for name, meta in self._metas(pattern).items()}
 
     def _metas(self, pattern: str) -> dict[str, dict[str, Any]]:

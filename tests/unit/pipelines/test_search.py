@@ -159,7 +159,7 @@ _REFUSED = {"status": 429, "error": {"type": "rejected_execution_exception", "re
 
 
 class _Answering:
-    """The part of a client whose bulks and searches are given."""
+    """The part of a client with given answers to bulks and searches."""
 
     def __init__(self, hits: list[list[str]], results: list[dict[str, Any]]) -> None:
         self._hits, self._results, self.indices = iter(hits), results, self
