@@ -32,6 +32,7 @@ KILLS = 10 if os.environ.get("KILLS") == "all" else 3
 KILLS_IN_PROCESS = 10
 ROWS_IN_PROCESS = 1_500  # three pages of a copy
 ROWS = 8_000  # some seconds of a copy
+GIVEN = "max_deletes=100_000"  # the owner of these tables does delete nearly all rows
 FILE = """
 from tidings.pipelines import *
 
@@ -103,13 +104,13 @@ def of_sql(
         return {str(row[0]): dict(zip(names, row, strict=True)) for row in do("SELECT * FROM {t}")}
 
     insert = partial(do, "INSERT INTO {t} (id) VALUES (0)")
-    return Subject(text, table.reader(), make, change, insert, rows)
+    return Subject(text, table.reader(max_deletes=100_000), make, change, insert, rows)
 
 
 def of_postgres(request: pytest.FixtureRequest) -> Iterator[Subject]:
     table = request.getfixturevalue("postgres")
     yield of_sql(
-        f"PostgresTable({table.dsn!r}, {table.t!r}, slot={table.t!r})",
+        f"PostgresTable({table.dsn!r}, {table.t!r}, slot={table.t!r}, {GIVEN})",
         table,
         "SELECT n, 'v' FROM generate_series(1, {}) n",
         "SELECT attname::text FROM pg_attribute WHERE attrelid = '{t}'::regclass AND attnum > 0"
@@ -119,7 +120,7 @@ def of_postgres(request: pytest.FixtureRequest) -> Iterator[Subject]:
 
 def of_mariadb(request: pytest.FixtureRequest) -> Iterator[Subject]:
     table = request.getfixturevalue("mariadb")
-    text = f"MySQLTable({table.url!r}, {table.t!r})"
+    text = f"MySQLTable({table.url!r}, {table.t!r}, {GIVEN})"
     yield of_sql(text, table, "SELECT seq, 'v' FROM seq_1_to_{}", "DESCRIBE {t}")
 
 
@@ -150,8 +151,8 @@ def of_mongodb(request: pytest.FixtureRequest) -> Iterator[Subject]:
                         make(3)
 
         yield Subject(
-            f"MongoCollection({url!r}, {documents.name!r})",
-            Followed(lambda: MongoCollection(url, documents.name)),
+            f"MongoCollection({url!r}, {documents.name!r}, {GIVEN})",
+            Followed(lambda: MongoCollection(url, documents.name, max_deletes=100_000)),
             make,
             change,
             lambda: documents.insert_one({"_id": "last"}),
