@@ -16,7 +16,20 @@ from pathlib import Path
 
 import click
 
-from . import cold_start, costs, diff, dynamodb, feeds, load, push, results, serve, sources, spark
+from . import (
+    cold_start,
+    costs,
+    decoders,
+    diff,
+    dynamodb,
+    feeds,
+    load,
+    push,
+    results,
+    serve,
+    sources,
+    spark,
+)
 from .results import Section
 
 _SECTIONS: dict[str, Callable[[], Section]] = {
@@ -30,6 +43,7 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "load": load.measure,
     "cold_start": cold_start.measure,
     "sources": sources.measure,
+    "decoders": decoders.measure,
     "diff": diff.measure,
     "spark": spark.measure,
 }
