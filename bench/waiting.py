@@ -337,7 +337,8 @@ def _measuring() -> Iterator[tuple[Server, Callable[[Input, int], _Waits]]]:
                     each.start()
                 for each in threads:
                     each.join()
-                return _Waits(*end_period(), watched.read_ms(memory))
+                post_p50, post, event_p50, event = end_period()
+                return _Waits(post_p50, post, event_p50, event, watched.read_ms(memory))
 
             try:
                 yield server, measure

@@ -402,7 +402,6 @@ class EventStreams:
             left.size -= await send_body(send, left.resume + piece, more=True)
             live.counter.send(live.stream.count(piece))
             left.resume, sent = "", True
-            await asyncio.sleep(0)  # the next piece may take 10 ms
         return sent
 
     async def _start(
