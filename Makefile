@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-world test-schema test-all check hooks docs fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large soak real-dump kills oracle layers release clean
+.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-world test-schema test-all check hooks docs fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large waiting soak real-dump kills oracle layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -166,6 +166,9 @@ kills: $(STAMP)  ## kill -9 of pipelines that read databases, and at every step 
 
 bench: $(STAMP)  ## measure; writes bench/RESULTS.md (ONLY="serve units": prints some)
 	$(BIN)/python -m bench $(ONLY)
+
+waiting: $(STAMP)  ## how long the worst inputs let another client wait, in 8 minutes; fails above 250 ms
+	$(BIN)/python -m bench.waiting --save
 
 bench-large: $(STAMP)  ## compare a dump of 100,000,000 objects: minutes, and 40 GB of disk
 	$(BIN)/python -m bench.diff

@@ -35,6 +35,7 @@ from .loading import watched
 from .results import Section, save
 
 LIMIT_MS = 250.0
+LISTED_MS = 50.0  # the next limit: inputs that meet it are counted, not listed
 CONNECTIONS = 20
 _SECONDS = 1.5  # how long each number of connections sends an input
 _ROUNDS = 3
@@ -151,7 +152,9 @@ def _bodies() -> Iterator[Input]:
     yield Input("PUT /health: form", _posted("/health", b"a&" * 500_000, form, "PUT"))
     chunked = b"Content-Type: application/json", b"Transfer-Encoding: chunked"
     chunks = b"1\r\n \r\n" * 100_000 + b"0\r\n\r\n"
-    yield Input("POST /ops: chunks of a byte", _request(b"POST /ops", *chunked) + chunks)
+    parsed = "the parser of HTTP calls Python for each chunk"
+    request = _request(b"POST /ops", *chunked) + chunks
+    yield Input("POST /ops: chunks of a byte", request, expected=parsed)
 
 
 def _heads() -> Iterator[Input]:
@@ -215,8 +218,12 @@ def _frames() -> Iterator[Input]:
 def _reads() -> Iterator[Input]:
     """Yield reads of what `_fill` has posted."""
     accept, after = b"Accept: text/event-stream", b"Last-Event-ID: 0000000000000000007fffff"
-    later = "issue of delivery: pages are read and encoded once for each reader"
+    later = "pages are read, filtered and encoded once for each reader"
     prefixes = b",".join(b"zz%d*" % number for number in range(100))
+    yield Input("GET /feeds/big/objects", _request(b"GET /feeds/big/objects"))
+    yield Input("GET /feeds/big/rows", _request(b"GET /feeds/big/rows?bucket=1"))
+    yield Input("GET /feeds/big/changes", _request(b"GET /feeds/big/changes?limit=10000"))
+    # Last, because the server works for seconds after their clients have left.
     for name, query in (
         ("all", b""),
         ("cloudevents", b"?format=cloudevents"),
@@ -225,9 +232,6 @@ def _reads() -> Iterator[Input]:
     ):
         request = _request(b"GET /feeds/big/ops" + query, accept, after)
         yield Input(f"stream: {name}", request, flows=True, expected=later)
-    yield Input("GET /feeds/big/objects", _request(b"GET /feeds/big/objects"), expected="")
-    yield Input("GET /feeds/big/rows", _request(b"GET /feeds/big/rows?bucket=1"))
-    yield Input("GET /feeds/big/changes", _request(b"GET /feeds/big/changes?limit=10000"))
 
 
 def _fill(server: Server) -> None:
@@ -350,6 +354,7 @@ def measure(only: str = "") -> tuple[Section, Sequence[str]]:
     """Return the measurements, and the inputs that exceeded the limit and were not expected to."""
     rows: list[tuple[str, str]] = []
     exceeded: list[str] = []
+    short = 0
     with _measuring() as (server, measure_one):
         _fill(server)
         for given in (*_bodies(), *_heads(), *_frames(), *_reads()):
@@ -366,12 +371,15 @@ def measure(only: str = "") -> tuple[Section, Sequence[str]]:
                 if waits.worst_ms > LIMIT_MS:
                     exceeded += [] if given.expected else [name]
                     mark = f" **(above the limit{given.expected and f': {given.expected}'})**"
-                rows.append((name, f"{waits}{mark}"))
+                short += waits.worst_ms <= LISTED_MS
+                if waits.worst_ms > LISTED_MS:
+                    rows.append((name, f"{waits}{mark}"))
                 sys.stderr.write(f"{name}: {waits}{mark}\n")
     target = f"another client's post and its event wait at most {LIMIT_MS:.0f} ms"
     notes = (
         "A post every 10 ms by another process, without these inputs 1 to 2 ms. The best of"
-        f" {_ROUNDS} measurements if the first exceeded the limit.",
+        f" {_ROUNDS} measurements if the first exceeded the limit. {short} other inputs: at most"
+        f" {LISTED_MS:.0f} ms.",
     )
     return Section("Waiting for the worst inputs", target, rows, not exceeded, notes), exceeded
 
