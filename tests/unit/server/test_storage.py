@@ -264,6 +264,27 @@ def test_a_damaged_place_is_named_and_the_rest_is_served(tmp_path: Path) -> None
         assert "Traceback" not in server.errors()
 
 
+@pytest.mark.parametrize("part", ['"event"', '"}', '"id":'])
+def test_a_changed_byte_of_a_row_is_reported(part: str) -> None:
+    """SQLite has no checksums, so that it returns such a row."""
+    with Server() as server:
+        post(server, "a", "mark")
+        until = time.monotonic() + WITHIN_S
+        while not CLIENT.get(f"{server.url}feeds/main/objects").text.count("mark"):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        server.stop()
+        with closing(sqlite3.connect(server.data / operating.FILE)) as sql, sql:
+            changed = "UPDATE rows SET line = replace(line, ?, ?)"
+            assert sql.execute(changed, (part, part.replace('"', " "))).rowcount == 1
+        server.start()
+        for path in ("objects", "objects/video/a", "rows?bucket=0&buckets=1", "objects?ids=a"):
+            answer = CLIENT.get(f"{server.url}feeds/main/{path}")
+            assert answer.status_code < 500 or answer.json()["error"]["code"] == "storage_damaged"
+            assert answer.status_code != 500, (path, answer.text)
+        assert "Traceback" not in server.errors()
+
+
 def _copy(url: str, accept: str) -> str:
     text = ""
     with suppress(httpx.HTTPError), CLIENT.stream("GET", url, headers={"accept": accept}) as answer:

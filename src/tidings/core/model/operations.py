@@ -18,7 +18,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
-from tidings.core.errors import InvalidOperation, TooLarge
+from tidings.core.errors import STORAGE_DAMAGED, InvalidOperation, StorageFailed, TooLarge
 from tidings.core.model import timestamps
 
 if TYPE_CHECKING:
@@ -143,9 +143,17 @@ def as_event(line: str, event: str) -> str:
 
 
 def parse_line(line: str) -> Operation:
-    """Parse a line of the log."""
-    fields = json.loads(line)
-    return Operation(fields["event"], fields["type"], fields["id"], tuple(fields["parents"]))
+    """
+    Parse a line of the log or of a row.
+
+    Raises:
+        StorageFailed: the stored line was changed by the disk.
+    """
+    try:
+        fields = json.loads(line)
+        return Operation(fields["event"], fields["type"], fields["id"], tuple(fields["parents"]))
+    except (ValueError, LookupError, TypeError):  # their messages contain data
+        raise StorageFailed(STORAGE_DAMAGED, "an operation or object") from None
 
 
 def line_from(raw: object, *, now_ms: int, where: str = "") -> str:
