@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-world test-schema test-all check hooks docs fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large waiting soak real-dump kills oracle layers release clean
+.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-data test-world test-schema test-all check hooks docs fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large waiting soak real-dump kills oracle layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -85,8 +85,11 @@ test-spark: $(STAMP)  ## jobs, tables and sources on Spark; it needs Java 17
 test-deploy: $(STAMP)  ## templates, roles, releases; it needs Node.js 20, Java 17 and Maven
 	$(call PYTEST,2) deploy
 
-test-world: $(STAMP)  ## against nginx, Prometheus and clients of others; it needs Node.js 20, npm, Go and tests/world/packages.txt
+test-world: $(STAMP)  ## against nginx, Prometheus and clients of others; it needs Node.js 20, npm, Go and tests/packages/world.txt
 	$(call PYTEST,2) world
+
+test-data: $(STAMP)  ## pipelines with real databases, queues and indices; it needs Java 17, Maven and tests/packages/data.txt
+	$(call PYTEST,2) data
 
 BARE ?= bookworm trixie
 test-bare:  ## `make run` and `make test` in minimal Debian roots; it needs root and debootstrap
@@ -100,6 +103,7 @@ test-all:  ## every lane, one after another
 	$(MAKE) test
 	$(MAKE) test-runtime
 	$(MAKE) test-world
+	$(MAKE) test-data
 	$(MAKE) test-twin
 	$(MAKE) test-deploy
 	$(MAKE) test-spark

@@ -24,6 +24,7 @@ from tests import descriptions, lanes
 from tests.hosts import NAMES
 from tests.scheduling import InGroups, in_order
 from tests.unit.client import chromium
+from tests.unit.pipelines import installed
 from tidings.server import loop_guard
 from tidings.twin.dynamodb_local import CACHE
 
@@ -56,7 +57,7 @@ class Need:
 
     marker: str
     sentence: str
-    there: Callable[[], bool]
+    there: Callable[[], object]
 
 
 @cache
@@ -95,6 +96,7 @@ NEEDS: Sequence[Need] = (
         Need(program, f"needs {program} on the PATH", partial(_on_path, program))
         for program in lanes.PROGRAMS
     ),
+    *(Need(server, *installed.SERVERS[server]) for server in lanes.SERVERS),
 )
 
 
@@ -141,7 +143,7 @@ def pytest_configure(config: pytest.Config) -> None:
     lane = config.getoption("lane")
     if lane:
         in_ci = bool(os.environ.get("CI"))
-        lacking = lanes.missing(lane, lambda marker: _need(marker).there(), in_ci=in_ci)
+        lacking = lanes.missing(lane, lambda marker: bool(_need(marker).there()), in_ci=in_ci)
         if lacking:
             needs = "; ".join(_need(marker).sentence for marker in lacking)
             raise pytest.UsageError(f"{lanes.LANES[lane].command}: {needs}. Nothing was run.")
@@ -178,9 +180,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark a test that uses the session: it needs Spark."""
-    if "spark" in getattr(item, "fixturenames", ()):
+    """Mark a test that uses the session, or starts servers: it needs them."""
+    fixtures = getattr(item, "fixturenames", ())
+    if "spark" in fixtures:
         item.add_marker("spark")
+    for server in lanes.servers_of(fixtures):
+        item.add_marker(server)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -8,12 +8,25 @@ its tools before it collects, so that none is green because everything was skipp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 FAST, TWIN, SPARK, DEPLOYING, WORLD = "fast", "twin", "spark", "deploy", "world"
+DATA = "data"
+# Servers that tests of the lane `data` start: each is a marker, with the fixtures that start it.
+SERVERS: Mapping[str, Collection[str]] = {
+    "elasticsearch": ("elasticsearch",),
+    "kafka": ("kafka_servers",),
+    "mariadb": ("mariadb_url", "compressed_url"),
+    "mongodb": ("mongodb_url",),
+    "opensearch": ("opensearch",),
+    "pgbouncer": (),
+    "postgresql": ("postgresql_url",),
+    "rabbitmq": ("rabbitmq_url",),
+    "redis": ("redis_url",),
+}
 # Tests of templates, roles and releases: run them after a change of `infra/` and for a release.
 DEPLOY = ("tests/iam/", "tests/infra/", "tests/localstack/", "tests/release/")
 
@@ -22,7 +35,12 @@ FOLDERS = {WORLD: (WORLD_FOLDER,), DEPLOYING: DEPLOY}  # lanes that have folders
 _ALL_NEED_JAVA = re.compile(r"^pytestmark = pytest\.mark\.java$", re.M)
 # Files of tests without these words, in them or in the other files of their folder, have no test
 # of the lane. `is_lost` is asked about each.
-_WORDS = {TWIN: re.compile(r"\b(java|twin)\b"), SPARK: re.compile(r"\b(spark|lake)\b")}
+_STARTED = "|".join(fixture for fixtures in SERVERS.values() for fixture in fixtures)
+_WORDS = {
+    TWIN: re.compile(r"\b(java|twin)\b"),
+    SPARK: re.compile(r"\b(spark|lake)\b"),
+    DATA: re.compile(rf"\b({_STARTED})\b"),
+}
 # The folders of what Lambda runs: `make test-runtime` runs them on the Python of Lambda.
 RUNTIME = ("tests/unit/core/", "tests/unit/http/", "tests/unit/aws/", "tests/functions/")
 # Set if `make test-runtime` runs too, as in CI: `make test` then runs one test of each file there.
@@ -52,6 +70,7 @@ LANES: Mapping[str, Lane] = {
         needs_in_ci=("curl", "node"),
     ),
     WORLD: Lane("make test-world", "proxies, scrapers and clients of others", ("node", *PROGRAMS)),
+    DATA: Lane("make test-data", "pipelines with real databases, queues and indices", (*SERVERS,)),
     TWIN: Lane("make test-twin", "tests of the deployed functions", ("java",)),
     SPARK: Lane("make test-spark", "jobs, tables and sources on Spark", ("spark",)),
     DEPLOYING: Lane("make test-deploy", "templates, roles and releases", ("java", "node")),
@@ -64,9 +83,16 @@ def lane_of(nodeid: str, markers: Collection[str]) -> str:
         return DEPLOYING
     if nodeid.startswith(WORLD_FOLDER):
         return WORLD
+    if SERVERS.keys() & {*markers}:
+        return DATA
     if SPARK in markers:
         return SPARK
     return TWIN if "java" in markers else FAST
+
+
+def servers_of(fixtures: Collection[str]) -> Set[str]:
+    """Return the markers of the servers that *fixtures* start."""
+    return {marker for marker, starting in SERVERS.items() if {*starting} & {*fixtures}}
 
 
 def is_outside(path: str, lane: str) -> bool | None:
@@ -75,7 +101,7 @@ def is_outside(path: str, lane: str) -> bool | None:
 
     No lane collects the tests of a deployed stage, the lanes `world` and `deploy` collect their own
     folders, which other lanes do not, the fast lane does not import files if all their tests need
-    Java, and the lanes `twin` and `spark` only files with one of their words.
+    Java, and the lanes `twin`, `spark` and `data` only files with one of their words.
     """
     if f"{path}/".endswith(f"/{STAGE_FOLDER}"):
         return True

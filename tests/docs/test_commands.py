@@ -53,6 +53,7 @@ ELSEWHERE = {
     "pip install './dist/tidings-0.1.0-py3-none-any.whl[serve]'": "tests/release/test_wheel.py",
     "make test": "this run",
     "make test-twin": "make test-all: .ci/run",
+    "make test-data": "make test-all: .ci/run",
     "make test-runtime": "make test-all: .ci/run",
     "make test-bare": "tests/bare.sh by hand: it needs root, and minutes",
     "make test-spark": "make test-all: .ci/run",

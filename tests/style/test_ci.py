@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
+
+import pytest
+
+from tests import lanes
 
 ROOT = Path(__file__).parents[2]
 MAKE = """#!/bin/sh
@@ -46,10 +51,22 @@ def test_a_failure_ends_the_run(tmp_path: Path) -> None:
     assert "not run: an earlier lane failed" in done.stdout
 
 
-def test_a_lane_that_hangs_is_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit_s", ["1", "0"])
+def test_a_lane_that_hangs_or_has_no_time_fails(tmp_path: Path, limit_s: str) -> None:
     """The run fails before CI ends it without a message; the other lanes are named."""
-    done = ran(tmp_path, SLOW="check", LIMIT_S="1")
+    done = ran(tmp_path, SLOW="check", LIMIT_S=limit_s)
 
     assert done.returncode == 124
     assert "ran test" not in done.stdout and "not run: an earlier lane failed" in done.stdout
     assert "FAILED: stopped" in done.stdout
+
+
+def test_a_lane_without_its_servers_fails() -> None:
+    """It names what to install and runs nothing, so that no test is left out of a green run."""
+    command = [sys.executable, "-m", "pytest", "--lane", lanes.DATA, "--collect-only"]
+    given = {**os.environ, "PATH": "/nowhere"}
+    done = subprocess.run(command, cwd=ROOT, env=given, text=True, capture_output=True, check=False)
+
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "apt-get install mariadb-server" in done.stderr and "fetch Kafka" in done.stderr
+    assert done.stderr.endswith("Nothing was run.\n\n")

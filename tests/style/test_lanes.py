@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
         ("tests/unit/core/log/test_append.py::test_a", (), lanes.FAST),
         ("tests/unit/client/test_console.py::test_a", ("browser",), lanes.FAST),
         ("tests/world/test_http.py::test_a", ("curl",), lanes.WORLD),
+        ("tests/unit/pipelines/test_redis.py::test_a", ("redis",), lanes.DATA),
+        ("tests/unit/sync/table/test_command.py::test_a", ("java", "postgresql"), lanes.DATA),
         ("tests/unit/twin/test_twin.py::test_a", ("java",), lanes.TWIN),
         ("tests/unit/sync/test_diff.py::test_a", ("java", "spark"), lanes.SPARK),
         ("tests/infra/test_lake.py::test_a", ("node", "java"), lanes.DEPLOYING),
@@ -36,6 +38,7 @@ def test_a_lane_asks_for_its_tools() -> None:
     assert [lanes.missing(name, lambda _: False) for name in lanes.LANES] == [
         [],
         ["node", *lanes.PROGRAMS],
+        [*lanes.SERVERS],
         ["java"],
         ["spark"],
         ["java", "node"],
@@ -58,12 +61,13 @@ def test_no_other_lane_imports_tests_of_templates() -> None:
 def test_a_lane_collects_the_files_that_may_have_its_tests(tmp_path: Path) -> None:
     """By words in their text or in files that they share; no other file may have a test of it."""
     texts = {"a/test_a.py": "twin", "b/conftest.py": "spark", "b/test_b.py": "", "c/test_c.py": ""}
+    texts["d/test_d.py"] = "def test(redis_url: str) -> None: ..."
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     paths = {name[0]: str(tmp_path / name) for name in texts if "test_" in name}
 
-    for lane, has in ((lanes.TWIN, "a"), (lanes.SPARK, "b")):
+    for lane, has in ((lanes.TWIN, "a"), (lanes.SPARK, "b"), (lanes.DATA, "d")):
         assert [name for name in paths if not lanes.is_outside(paths[name], lane)] == [has]
         assert [name for name in paths if not lanes.is_lost(paths[name], lane)] == [has]
     assert not any(lanes.is_lost(path, lanes.FAST) for path in paths.values())

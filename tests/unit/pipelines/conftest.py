@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pika  # type: ignore[import-untyped]
 import pytest
+from _pytest.mark import ParameterSet
 from pymongo import MongoClient
 
+from tests import lanes
 from tests.compat.transporter.conftest import host, pipe, spare
 from tests.compat.transporter.pipe import Pipe
 from tests.unit.pipelines import real_stores, server
@@ -22,32 +24,18 @@ from tests.unit.pipelines.real_stores import RealStore
 __all__ = ["host", "pipe", "spare"]
 
 
-Made = TypeVar("Made")
 LOG_OPTIONS = ("--log-bin", "--server-id=7", "--binlog-format=ROW", "--binlog-row-metadata=FULL")
 
 
-def each_installed(
-    request: pytest.FixtureRequest, kinds: Mapping[str, Callable[[str, str], Made]], name: str
-) -> list[Made]:
-    """
-    Make one called *name* of each kind that is installed; tests of one kind say what is missing.
-
-    *kinds* are by the fixture of their address.
-    """
-    found = []
-    for fixture, make in kinds.items():
-        try:
-            found.append(make(request.getfixturevalue(fixture), name))
-        except pytest.skip.Exception:
-            continue
-    return found
+def needing(fixture: str, value: object = None) -> ParameterSet:
+    """Return *value*, or the name, as a parameter of tests that get *fixture* by its name."""
+    marks = [getattr(pytest.mark, marker) for marker in lanes.servers_of([fixture])]
+    return pytest.param(value or fixture, marks=marks, id=fixture)
 
 
 @contextmanager
-def started(lacking: str, running: Callable[[Path], AbstractContextManager[str]]) -> Iterator[str]:
-    """Yield the address of a store in its own folder; *lacking* is the reason if there is none."""
-    if lacking:
-        pytest.skip(lacking)
+def started(running: Callable[[Path], AbstractContextManager[str]]) -> Iterator[str]:
+    """Yield the address of a store in its own folder; its fixture is in `lanes.SERVERS`."""
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
         running(Path(folder)) as address,
@@ -55,45 +43,43 @@ def started(lacking: str, running: Callable[[Path], AbstractContextManager[str]]
         yield address
 
 
-def lacking(program: object, name: str, packages: str) -> str:
-    return "" if program else f"{name} is not installed: apt-get install {packages}"
+@pytest.fixture(scope="package")
+def postgresql_url() -> Iterator[str]:
+    """Yield the address of a PostgreSQL that is started for the tests."""
+    with started(server.running) as url:
+        yield url
 
 
 @pytest.fixture(scope="package")
-def database() -> Iterator[str]:
-    """Yield the address of a PostgreSQL that is started for the tests."""
-    with started(lacking(server.binaries(), "PostgreSQL", "postgresql"), server.running) as url:
-        yield url
+def database(postgresql_url: str) -> str:
+    return postgresql_url
 
 
 @pytest.fixture(scope="package")
 def redis_url() -> Iterator[str]:
     """Yield the address of a Redis or Valkey that is started for the tests."""
-    missing = lacking(real_stores.redis_program(), "Redis", "redis-server (or valkey-server)")
-    with started(missing, real_stores.running_redis) as url:
+    with started(real_stores.running_redis) as url:
         yield url
 
 
 @pytest.fixture(scope="package")
 def mariadb_url() -> Iterator[str]:
     """Yield the address of a MariaDB that is started for the tests."""
-    missing = lacking(real_stores.mariadb_program(), "MariaDB", "mariadb-server")
-    with started(missing, lambda folder: real_stores.running_mariadb(folder, *LOG_OPTIONS)) as url:
+    with started(lambda folder: real_stores.running_mariadb(folder, *LOG_OPTIONS)) as url:
         yield url
 
 
 @pytest.fixture(scope="package")
 def rabbitmq_url() -> Iterator[str]:
     """Yield the address of a RabbitMQ that is started for the tests."""
-    missing = lacking(real_stores.rabbitmq_program(), "RabbitMQ", "rabbitmq-server")
-    with started(missing, real_stores.running_rabbitmq) as url:
+    with started(real_stores.running_rabbitmq) as url:
         yield url
 
 
 @pytest.fixture(scope="package")
 def kafka_servers() -> Iterator[str]:
     """Yield the address of a Kafka that is started for the tests."""
-    with started(real_stores.KAFKA.missing(), real_stores.running_kafka) as servers:
+    with started(real_stores.running_kafka) as servers:
         yield servers
 
 
@@ -105,7 +91,7 @@ def mongodb_url() -> Iterator[str]:
             client.drop_database(client.get_default_database())
         yield named
         return
-    with started(real_stores.MONGODB.missing(), real_stores.running_mongodb) as url:
+    with started(real_stores.running_mongodb) as url:
         yield url
 
 
@@ -140,18 +126,22 @@ def _topic(servers: str, name: str) -> RealStore:
     return RealStore("topic", f"Kafka({servers!r}, {name!r})", found, "oldest")
 
 
-# By the fixture of their address.
-_STORES = {
-    "database": _table,
-    "redis_url": _hash,
-    "mariadb_url": _rows,
-    "mongodb_url": _documents,
-    "rabbitmq_url": _queue,
-    "kafka_servers": _topic,
-}
-
-
 @pytest.fixture
-def stores(pipe: Pipe, request: pytest.FixtureRequest) -> Sequence[RealStore]:
-    """Return an empty store of each kind that is installed."""
-    return each_installed(request, _STORES, pipe.feed)
+def stores(
+    pipe: Pipe,
+    database: str,
+    redis_url: str,
+    mariadb_url: str,
+    mongodb_url: str,
+    rabbitmq_url: str,
+    kafka_servers: str,
+) -> Sequence[RealStore]:
+    """Return an empty store of each kind."""
+    return [
+        _table(database, pipe.feed),
+        _hash(redis_url, pipe.feed),
+        _rows(mariadb_url, pipe.feed),
+        _documents(mongodb_url, pipe.feed),
+        _queue(rabbitmq_url, pipe.feed),
+        _topic(kafka_servers, pipe.feed),
+    ]

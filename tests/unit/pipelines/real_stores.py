@@ -12,7 +12,6 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from shutil import which
 from typing import Any, NamedTuple
 
 import pika  # type: ignore[import-untyped]
@@ -25,7 +24,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pymongo import MongoClient
 
-from tests.unit.pipelines.maven import Jars
+from tests.unit.pipelines.installed import (
+    KAFKA,
+    MONGODB,
+    mariadb_program,
+    rabbitmq_program,
+    redis_program,
+)
 from tidings.server.processes import free_port
 
 PATIENCE_S = 180.0
@@ -76,10 +81,6 @@ def daemon(
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def redis_program() -> str | None:
-    return which("valkey-server") or which("redis-server")
-
-
 @contextmanager
 def running_redis(folder: Path) -> Iterator[str]:
     """Yield the address of an empty Redis."""
@@ -101,10 +102,6 @@ def running_redis(folder: Path) -> Iterator[str]:
         daemon(command, folder / "log", client.ping),
     ):
         yield f"unix://{socket}"
-
-
-def mariadb_program() -> str | None:
-    return which("mariadb-install-db") and which("mariadbd")
 
 
 @contextmanager
@@ -152,12 +149,6 @@ def table_of(dsn: str, table: str) -> dict[str, Any]:
     return {str(name): data for name, data in rows}
 
 
-def rabbitmq_program() -> str | None:
-    # Debian's wrapper on the PATH changes to a user of its own.
-    found = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-    return which("epmd") and (str(found) if found.exists() else which("rabbitmq-server"))
-
-
 @contextmanager
 def running_rabbitmq(folder: Path) -> Iterator[str]:
     """Yield the address of an empty broker."""
@@ -200,9 +191,6 @@ def queue_of(url: str, queue: str) -> dict[str, Any]:
         while (got := channel.basic_get(queue, auto_ack=True))[0]:
             told.append((int(got[1].headers["tidings-sequence"]), json.loads(got[2])))
     return folded(told)
-
-
-KAFKA = Jars("kafka", "org.apache.kafka", "kafka_2.13", "4.1.1")
 
 
 @contextmanager
@@ -285,7 +273,6 @@ def topic_of(servers: str, topic: str) -> dict[str, Any]:
     )
 
 
-MONGODB = Jars("mongo-java-server", "de.bwaldvogel", "mongo-java-server", "1.47.0")
 _MONGODB_MAIN = """
 import de.bwaldvogel.mongo.*;
 import de.bwaldvogel.mongo.backend.memory.MemoryBackend;

@@ -21,7 +21,6 @@ from pika.exceptions import ChannelClosedByBroker  # type: ignore[import-untyped
 
 from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
-from tests.unit.pipelines.conftest import each_installed
 from tests.unit.pipelines.real_stores import make_topic
 from tests.unit.pipelines.test_running import TIDINGS, objects_of, projected, repeated, started
 from tidings.pipelines import KafkaTopics, RabbitMQQueue, kafka, rabbitmq
@@ -335,18 +334,10 @@ def _kafka(servers: str, name: str) -> Broker:
     return Broker("kafka", text, lambda sent: send(servers, name, *sent))
 
 
-# By the fixture of their address.
-_BROKERS = {
-    "kafka_servers": _kafka,
-    "rabbitmq_url": _rabbitmq,
-}
-
-
 @pytest.fixture
-def brokers(pipe: Pipe, request: pytest.FixtureRequest) -> list[Broker]:
-    """Return one broker of each kind that is installed; skip the test if none is."""
-    found = each_installed(request, _BROKERS, pipe.feed)
-    return found or pytest.skip("needs Kafka or RabbitMQ")
+def brokers(pipe: Pipe, kafka_servers: str, rabbitmq_url: str) -> list[Broker]:
+    """Return one broker of each kind."""
+    return [_kafka(kafka_servers, pipe.feed), _rabbitmq(rabbitmq_url, pipe.feed)]
 
 
 def test_killed_at_any_time_no_source_loses_a_change(

@@ -20,6 +20,7 @@ from pymongo import MongoClient, ReplaceOne
 from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
 from tests.unit.pipelines import test_mysql_tables, test_postgres_source
+from tests.unit.pipelines.conftest import needing
 from tests.unit.pipelines.followed import Followed
 from tests.unit.pipelines.test_running import TIDINGS, objects_of, projected, repeated, started
 from tidings.client.feed_api import Objects
@@ -160,7 +161,13 @@ def of_mongodb(request: pytest.FixtureRequest) -> Iterator[Subject]:
         )
 
 
-@pytest.fixture(params=[of_postgres, of_mariadb, of_mongodb])
+@pytest.fixture(
+    params=[
+        needing("postgresql_url", of_postgres),
+        needing("mariadb_url", of_mariadb),
+        needing("mongodb_url", of_mongodb),
+    ]
+)
 def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
     yield from request.param(request)
 

@@ -19,7 +19,7 @@ from pymongo import MongoClient
 from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
 from tests.unit.pipelines import search_server
-from tests.unit.pipelines.conftest import started
+from tests.unit.pipelines.conftest import needing, started
 from tests.unit.pipelines.messages import RESET, video
 from tests.unit.pipelines.test_running import Running, post
 from tidings.client.cli.main import main
@@ -193,7 +193,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 @pytest.fixture(scope="module")
 def opensearch() -> Iterator[str]:
-    with started(search_server.OPENSEARCH.missing(), search_server.running_opensearch) as address:
+    with started(search_server.running_opensearch) as address:
         yield address
 
 
@@ -202,7 +202,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tmp_path_factory.mktemp("parquet"))
 
 
-@pytest.fixture(params=KINDS, ids=[each.fixture for each in KINDS])
+@pytest.fixture(params=[needing(each.fixture, each) for each in KINDS])
 def kind(request: pytest.FixtureRequest) -> Kind:
     kind: Kind = request.param
     return kind

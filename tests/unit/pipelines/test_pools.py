@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from shutil import chown, which
+from shutil import chown
 
 import psycopg
 import pytest
 
-from tests.unit.pipelines.conftest import lacking, started
+from tests.unit.pipelines.conftest import started
+from tests.unit.pipelines.installed import pgbouncer_program
 from tests.unit.pipelines.messages import video
 from tests.unit.pipelines.real_stores import daemon, table_of
 from tidings.pipelines import Postgres, PostgresTable, postgres
@@ -37,8 +38,7 @@ ignore_startup_parameters = options,extra_float_digits
 """
 
 
-def program() -> str | None:
-    return which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+pytestmark = pytest.mark.pgbouncer
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def pool(database: str, mode: str, size: int = 2, turns: int = 0) -> Iterator[st
 
     @contextmanager
     def running(folder: Path) -> Iterator[str]:
-        port, pgbouncer = free_port(), program()
+        port, pgbouncer = free_port(), pgbouncer_program()
         assert pgbouncer is not None
         server = database.partition("host=")[2].partition(" ")[0]
         made = {"server": server, "port": port, "folder": folder, "mode": mode, "size": size}
@@ -60,7 +60,7 @@ def pool(database: str, mode: str, size: int = 2, turns: int = 0) -> Iterator[st
         with daemon(command, folder / "log", lambda: psycopg.connect(url).close()):
             yield url
 
-    with started(lacking(program(), "PgBouncer", "pgbouncer"), running) as url:
+    with started(running) as url:
         yield url
 
 

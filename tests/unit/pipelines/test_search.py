@@ -15,7 +15,7 @@ from opensearchpy.exceptions import AuthenticationException, ConnectionError, Tr
 from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
 from tests.unit.pipelines import search_server
-from tests.unit.pipelines.conftest import started
+from tests.unit.pipelines.conftest import needing, started
 from tests.unit.pipelines.messages import RESET, video
 from tests.unit.pipelines.real_stores import RealStore
 from tests.unit.pipelines.test_running import Running, killed_at_any_time, objects_of, post
@@ -29,19 +29,18 @@ from tidings.pipelines.ownership import Owner
 @pytest.fixture(scope="module")
 def opensearch() -> Iterator[str]:
     """Yield the address of an OpenSearch that is started for the tests."""
-    with started(search_server.OPENSEARCH.missing(), search_server.running_opensearch) as address:
+    with started(search_server.running_opensearch) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
 def elasticsearch() -> Iterator[str]:
     """Yield the address of an Elasticsearch that is started for the tests."""
-    lacking = search_server.missing_elasticsearch()
-    with started(lacking, search_server.running_elasticsearch) as address:
+    with started(search_server.running_elasticsearch) as address:
         yield address
 
 
-@pytest.fixture(params=["opensearch", "elasticsearch"])
+@pytest.fixture(params=[needing("opensearch"), needing("elasticsearch")])
 def url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(request.param))
 

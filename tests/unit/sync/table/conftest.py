@@ -7,10 +7,10 @@ from itertools import count
 
 import pytest
 
-from tests.unit.pipelines.conftest import database
+from tests.unit.pipelines.conftest import database, postgresql_url
 from tidings.server.running import Server
 
-__all__ = ["database"]
+__all__ = ["database", "postgresql_url"]
 
 FEEDS = [f"t{number}" for number in range(20)]
 _UNUSED, _TABLES = iter(FEEDS), count()
