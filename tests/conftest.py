@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
@@ -181,11 +181,24 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark a test that uses the session, or starts servers: it needs them."""
-    fixtures = getattr(item, "fixturenames", ())
+    fixtures = {*getattr(item, "fixturenames", ())}
+    parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
+    for named in (each for each in parameters if isinstance(each, str)):
+        found = item.session._fixturemanager.getfixturedefs(named, item) or ()
+        fixtures |= {named, *(name for each in found for name in each.argnames)}
     if "spark" in fixtures:
         item.add_marker("spark")
     for server in lanes.servers_of(fixtures):
         item.add_marker(server)
+
+
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> None:
+    """Refuse to start a server in another lane, which does not require it."""
+    name, lane = fixturedef.argname, request.config.getoption("lane")
+    if lane not in (None, lanes.DATA) and lanes.servers_of([name]):
+        pytest.fail(f"the test gets {name} by its name: use `needing` of tests/unit/pipelines")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

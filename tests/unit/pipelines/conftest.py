@@ -27,10 +27,10 @@ __all__ = ["host", "pipe", "spare"]
 LOG_OPTIONS = ("--log-bin", "--server-id=7", "--binlog-format=ROW", "--binlog-row-metadata=FULL")
 
 
-def needing(fixture: str, value: object = None) -> ParameterSet:
-    """Return *value*, or the name, as a parameter of tests that get *fixture* by its name."""
+def needing(fixture: str, value: object) -> ParameterSet:
+    """Return *value* as a parameter of tests that get *fixture* by its name."""
     marks = [getattr(pytest.mark, marker) for marker in lanes.servers_of([fixture])]
-    return pytest.param(value or fixture, marks=marks, id=fixture)
+    return pytest.param(value, marks=marks, id=fixture)
 
 
 @contextmanager

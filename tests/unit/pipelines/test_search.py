@@ -15,7 +15,7 @@ from opensearchpy.exceptions import AuthenticationException, ConnectionError, Tr
 from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
 from tests.unit.pipelines import search_server
-from tests.unit.pipelines.conftest import needing, started
+from tests.unit.pipelines.conftest import started
 from tests.unit.pipelines.messages import RESET, video
 from tests.unit.pipelines.real_stores import RealStore
 from tests.unit.pipelines.test_running import Running, killed_at_any_time, objects_of, post
@@ -40,7 +40,7 @@ def elasticsearch() -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(params=[needing("opensearch"), needing("elasticsearch")])
+@pytest.fixture(params=["opensearch", "elasticsearch"])
 def url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(request.param))
 
