@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gzip
 import io
+import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from glob import glob
 from io import BufferedReader, FileIO
 from itertools import islice
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, Protocol
+from zlib import crc32
 
 from tidings.http.outbound.files import publish
 from tidings.lineage import datasets
@@ -160,17 +164,23 @@ def line_of(message: Message) -> str:
 
 
 LOOK_S = 0.5  # the time between two checks of followed files
+BLOCK = 4096  # the bytes at the beginning and before the position that identify a growing file
+CHUNK = 1 << 20  # the bytes of one read while a whole file is compared
+KEPT_MAX = 100  # followed files that stay open, below the usual limit of 1,024 for a process
 _NEWLINE = b"\n"
+_log = logging.getLogger(__name__)
+File = gzip.GzipFile | BufferedReader
 
 
 class Files:
     """
     A source that reads the lines of all files that match *patterns*, in the order of their names.
 
-    Reading resumes at the last position in each file, so a file may only grow. A line is an
-    operation in the form in which operations are posted. If *type* is given, a line is instead an
-    object of *type*, with the field *key* as its id. If *follow*, new lines and new files are read
-    continuously.
+    Reading resumes at the last position in each file. A file that no longer begins with what was
+    read is another one, and is read from its beginning. A line is an operation in the form in which
+    operations are posted. If *type* is given, a line is instead an object of *type*, with the field
+    *key* as its id. If *follow*, new lines and new files are read continuously, and the rest of a
+    file that was renamed or copied within its folder is read before the file that replaced it.
 
     Raises:
         WrongPipeline: no pattern is given.
@@ -184,19 +194,28 @@ class Files:
         self._patterns, self._follow = [str(each) for each in patterns], follow
         self._documents = Documents(type, key)
         self._state: dict[str, dict[str, Any]] = {}
+        self._kept: dict[
+            str, BufferedReader
+        ] = {}  # open files, which can be read after their removal
+        self._lost: set[str] = set()
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:
-        self._state = {path: dict(each) for path, each in state.items()}
+        self._state, self._lost = {path: dict(each) for path, each in state.items()}, set()
 
     def read(self) -> Iterator[Batch]:
         """
         Yield batches of operations.
 
         Raises:
-            WrongPipeline: no file matches, a line cannot be read, or a file became shorter.
+            WrongPipeline: no file matches, or a line cannot be read.
         """
         while True:
-            for path in self._matching_paths():
+            if self._follow:
+                self._find_renamed()
+            named = self._matching_paths()
+            for path in self._rotated():
+                yield from self._file(path, is_named=path in named)
+            for path in named:
                 yield from self._file(path)
             if not self._follow:
                 return
@@ -204,7 +223,8 @@ class Files:
             sleep(LOOK_S)
 
     def close(self) -> None:
-        return
+        while self._kept:
+            self._kept.popitem()[1].close()
 
     def datasets(self) -> list[Dataset]:
         """Return the datasets of this source, for lineage."""
@@ -219,52 +239,206 @@ class Files:
             raise WrongPipeline(f"no file matches {', '.join(self._patterns)}")
         return paths
 
-    def _file(self, path: str) -> Iterator[Batch]:
-        """
-        Yield the new lines of one file.
+    def _rotated(self) -> list[str]:
+        """Return the files that were renamed, copied or removed, the oldest change first."""
+        found = [
+            each for each in self._state if each in self._kept or "rotated" in self._state[each]
+        ]
+        return sorted(found, key=lambda each: self._state[each]["file"][-1]) if self._follow else []
 
-        In the state of the file, `size` is its size, and `at` counts decompressed bytes.
+    def _find_renamed(self) -> None:
+        """Give the position of each file that was renamed within its folder to its new name."""
+        lost = {path for path, at in self._state.items() if "file" in at and not _is_at(path, at)}
+        if lost == self._lost:
+            return
+        self._lost, moved, kept = lost, dict[str, dict[str, Any]](), dict[str, BufferedReader]()
+        names = {entry.inode(): entry.path for path in lost for entry in _siblings(path)}
+        for path in lost:
+            at = self._state[path]
+            name = names.get(at["file"][0])
+            if name and (name in lost or name not in self._state) and _begins(name, at):
+                moved[name] = {**self._state.pop(path), "rotated": True}
+                if path in self._kept:
+                    kept[name] = self._kept.pop(path)
+        self._state |= moved
+        self._kept |= kept
+
+    def _file(self, path: str, *, is_named: bool = True) -> Iterator[Batch]:
+        """Yield the new lines of one file. If not *is_named*, only the rest of a known file."""
+        at, stat, kept = self._state.get(path, {}), _stat(path), self._kept.get(path)
+        if stat and at.get("mode") == COMPLETE and at.get("file") == _signature(stat):
+            return
+        file = _open(path) if stat else None
+        is_moved = kept is not None and not (
+            file and os.path.sameopenfile(file.fileno(), kept.fileno())
+        )
+        if kept and is_moved:
+            yield from self._rest(kept, path)
+        if file is not None:
+            self._keep(path, file)
+            yield from self._next(file, path, is_read=is_moved, is_named=is_named)
+            if path not in self._kept:
+                file.close()
+        elif not kept and "rotated" in at:
+            del self._state[path]
+
+    def _next(self, file: File, path: str, *, is_read: bool, is_named: bool) -> Iterator[Batch]:
+        """
+        Yield the new lines of *file*, which is at *path* now.
+
+        If it is another file than before, yield all lines, after the rest of the file before. That
+        one was read to its end if *is_read*.
         """
         at = self._state.get(path, {})
-        size = Path(path).stat().st_size
-        if at.get("mode") == COMPLETE and at["size"] == size:
-            return
-        if size < at.get("size", 0):
-            raise WrongPipeline(f"{path} is shorter than before; a new file needs a new name")
+        if not _continues(file, at, is_complete=not self._follow):
+            del self._state[path]
+            if self._follow:
+                yield from self._replaced(path, at, is_read=is_read)
+            if not is_named:
+                return
+        yield from self._rest(file, path)
+
+    def _keep(self, path: str, file: File | None) -> None:
+        """Close the open file of *path*, and keep *file* open instead if it is followed."""
+        if before := self._kept.pop(path, None):
+            before.close()
+        if self._follow and isinstance(file, BufferedReader):
+            self._kept[path] = file
+        if len(self._kept) > KEPT_MAX:
+            self._keep(next(iter(self._kept)), None)
+
+    def _replaced(self, path: str, at: dict[str, Any], *, is_read: bool) -> Iterator[Batch]:
+        """Yield the rest of the file that was at *path*, if the folder has a copy of it."""
+        for name in sorted(entry.path for entry in _siblings(path)):
+            if at["at"] and name not in self._state and _begins(name, at):
+                self._state[name] = {**at, "rotated": True}
+                yield from self._file(name, is_named=False)
+                return
+        if not is_read:
+            rule = "was replaced, and its folder has no copy of it; later lines may be missing"
+            _log.warning("%s, line %d: the file %s", path, at["lines"], rule)
+
+    def _rest(self, file: File, path: str) -> Iterator[Batch]:
+        """
+        Yield the lines of *file* after the position of *path*.
+
+        In the state of the file, `at` counts decompressed bytes, `file` has the inode, the size and
+        the time of the last change, and `sums` has the checksums of the first and the last `BLOCK`
+        bytes before the position, and of all.
+        """
+        stat, at = os.fstat(file.fileno()), self._state.get(path, {})
         line, offset = at.get("lines", 0), at.get("at", 0)
-        with _open(path) as file:
-            file.seek(offset)
-            while True:
-                operations, count, length = self._lines(file, path, line)
-                line, offset = line + count, offset + length
-                mode = COPY if count == BATCH else COMPLETE
-                self._state[path] = {"mode": mode, "at": offset, "lines": line, "size": size}
+        head, _, total = at.get("sums", (0, 0, 0))
+        file.seek(max(0, offset - BLOCK))
+        block = file.read(min(BLOCK, offset))
+        while True:
+            operations, count, data = self._lines(file, path, line)
+            block += data
+            head = crc32(block[:BLOCK]) if offset < BLOCK else head
+            line, offset, total = line + count, offset + len(data), crc32(data, total)
+            block = block[-BLOCK:]
+            mode = COPY if count == BATCH else COMPLETE
+            rotated = {"rotated": True} if "rotated" in at else {}
+            fields = {"mode": mode, "at": offset, "lines": line, "file": _signature(stat)}
+            self._state[path] = {**fields, "sums": [head, crc32(block), total], **rotated}
+            if data or len(at.get("file", ())) < 3:  # new, or of an earlier release
                 yield Batch(operations, self._state)
-                if mode == COMPLETE:
-                    return
+            if mode == COMPLETE:
+                return
 
     def _lines(
         self, file: Iterable[bytes], path: str, line: int
-    ) -> tuple[list[dict[str, Any]], int, int]:
+    ) -> tuple[list[dict[str, Any]], int, bytes]:
         """
         Return the operations of up to `BATCH` lines after *line*.
 
-        Also return the numbers of lines and bytes that were read.
+        Also return the number of lines, and the bytes that were read.
         """
         operations: list[dict[str, Any]] = []
-        count = length = 0
+        texts: list[bytes] = []
         for text in file:
             if self._follow and not text.endswith(_NEWLINE):
                 break  # the writer has not finished this line
-            count, length = count + 1, length + len(text)
+            texts.append(text)
             if text.strip():
-                operations.append(self._documents.operation(_parse(text, path, line + count)))
-            if count == BATCH:
+                operations.append(self._documents.operation(_parse(text, path, line + len(texts))))
+            if len(texts) == BATCH:
                 break
-        return operations, count, length
+        return operations, len(texts), b"".join(texts)
 
 
-def _open(path: str) -> gzip.GzipFile | BufferedReader:
+def _stat(path: str) -> os.stat_result | None:
+    with suppress(FileNotFoundError):
+        return os.stat(path)
+    return None
+
+
+def _signature(stat: os.stat_result) -> list[int]:
+    """Return what changes with the contents. The device is left out; a reboot may renumber it."""
+    return [stat.st_ino, stat.st_size, stat.st_mtime_ns]
+
+
+def _is_at(path: str, at: Mapping[str, Any]) -> bool:
+    stat, inode = _stat(path), int(at["file"][0])
+    return stat is not None and stat.st_ino == inode
+
+
+def _siblings(path: str) -> list[os.DirEntry[str]]:
+    """Return the other files in the folder of *path*, or of the file to which it is a link."""
+    path = os.path.realpath(path) if os.path.islink(path) else path
+    folder = os.path.dirname(path)
+    with suppress(FileNotFoundError), os.scandir(folder or ".") as entries:
+        found = [each for each in entries if each.is_file() and each.name != os.path.basename(path)]
+        return found
+    return []
+
+
+def _begins(path: str, at: Mapping[str, Any]) -> bool:
+    """Return True if the file *path* begins with everything before the position *at*."""
+    with suppress(OSError, EOFError, zlib.error), _open(path) as file:
+        sums: list[int] = at["sums"]
+        return _sums(file, at["at"], whole=False) == sums[:2] and _sums(file, at["at"]) == sums
+    return False
+
+
+def _continues(file: File, at: dict[str, Any], *, is_complete: bool) -> bool:
+    """
+    Return True if *file* begins with what was read before the position *at*.
+
+    The whole beginning is compared if the inode is another one, or if *is_complete*. A position of
+    an earlier release gets its identity here; then only the size counts.
+    """
+    stat = os.fstat(file.fileno())
+    if at and "sums" not in at:
+        at |= {"sums": _sums(file, at["at"]), "file": [stat.st_ino]}
+        return stat.st_size >= int(at["size"])
+    if not at:
+        return True
+    whole = is_complete or at["file"][0] != stat.st_ino or isinstance(file, gzip.GzipFile)
+    sums: list[int] = at["sums"][: 3 if whole else 2]
+    return _sums(file, at["at"], whole=whole) == sums
+
+
+def _sums(file: File, at: int, *, whole: bool = True) -> list[int]:
+    """
+    Return the checksums of the first and the last `BLOCK` bytes before *at*.
+
+    If *whole*, also return that of all bytes before *at*, or [] if the file is shorter.
+    """
+    size = min(BLOCK, at)
+    file.seek(0)
+    block = file.read(size)
+    head = total = crc32(block)
+    if not whole:
+        file.seek(at - size)
+        return [head, crc32(file.read(size))]
+    left = at - len(block)
+    while chunk := file.read(min(left, CHUNK)):
+        left, total, block = left - len(chunk), crc32(chunk, total), (block + chunk)[-size:]
+    return [] if left else [head, crc32(block), total]
+
+
+def _open(path: str) -> File:
     return gzip.open(path) if path.endswith(".gz") else Path(path).open("rb")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -14,8 +15,11 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    TopicCollection,
     TopicPartition,
+    Uuid,
 )
+from confluent_kafka.admin import AdminClient
 
 from tidings.client.errors import Unwritten
 from tidings.lineage import datasets
@@ -28,6 +32,8 @@ from tidings.pipelines.messages import Busy, WrongPipeline
 PORT = 9092
 ANSWER_S = 60  # a batch fails if the broker does not confirm it within this time
 _NAMESPACE = "{namespace}"
+_NO_ID = str(Uuid(0, 0))
+_log = logging.getLogger(__name__)
 _NO_TOPIC = frozenset(
     (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION)
 )
@@ -181,7 +187,8 @@ class KafkaTopics:
     """
     A source that reads the messages of *topics* of the brokers at *servers*, the oldest first.
 
-    The offset of each partition is stored in the feed. No consumer group is created, and no offset
+    The offset of each partition and the id of each topic are stored in the feed. A topic that was
+    created again is read from its beginning. No consumer group is created, and no offset
     is committed to Kafka. *options* are options of librdkafka. *envelope*, *type* and *key* are
     those of `Messages`.
 
@@ -200,12 +207,13 @@ class KafkaTopics:
     ) -> None:
         self._servers, self._topics = servers, checked_names(servers, *topics)
         self._messages = Messages(envelope, type, key)
-        self._options = connecting(servers, options) | {
+        self._server: dict[str, str | int | float | bool] = {**connecting(servers, options)}
+        self._options = self._server | {
             "enable.auto.commit": False,
             "auto.offset.reset": "error",  # if messages were lost, fail, and do not skip them
         }
         self._state: dict[str, dict[str, Any]] = {}
-        self._assigned = 0
+        self._assigned = list[tuple[str, int, str]]()  # topics, partitions, ids of the topics
         self._consumer: Consumer | None = None
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:
@@ -216,10 +224,11 @@ class KafkaTopics:
             KafkaException: no broker responds, a topic does not exist, or an option is unknown.
         """
         self._state = {
-            topic: {"mode": COMPLETE, "offsets": dict(state.get(topic, {}).get("offsets", {}))}
-            for topic in self._topics
+            topic: {**found, "mode": COMPLETE, "offsets": dict(found.get("offsets", {}))}
+            for topic, found in ((each, state.get(each, {})) for each in self._topics)
         }
-        self._consumer, self._assigned = Consumer({"group.id": name, **self._options}), 0
+        self._consumer, self._assigned = Consumer({"group.id": name, **self._options}), []
+        self._admin = AdminClient(self._server)
         self._assign()
 
     def read(self) -> Iterator[Batch]:
@@ -261,16 +270,36 @@ class KafkaTopics:
         Assign each partition at its stored offset, or at its beginning if no offset is stored.
         """
         assert self._consumer is not None
+        found = self._admin.describe_topics(TopicCollection(list(self._topics)))
+        described = {topic: future.result(ANSWER_S) for topic, future in found.items()}
+        for topic, each in described.items():
+            self._identify(topic, str(each.topic_id))
         partitions = [
-            TopicPartition(
-                topic, each, self._state[topic]["offsets"].get(str(each), OFFSET_BEGINNING)
-            )
-            for topic in self._topics
-            for each in partitions_of(self._consumer, topic)
+            (topic, each.id, str(about.topic_id))
+            for topic, about in described.items()
+            for each in about.partitions
         ]
-        if len(partitions) != self._assigned:
-            self._consumer.assign(partitions)
-            self._assigned = len(partitions)
+        if partitions != self._assigned:
+            offsets = {topic: each["offsets"] for topic, each in self._state.items()}
+            self._consumer.assign(
+                [
+                    TopicPartition(topic, each, offsets[topic].get(str(each), OFFSET_BEGINNING))
+                    for topic, each, _ in partitions
+                ]
+            )
+            self._assigned = partitions
+
+    def _identify(self, topic: str, identity: str) -> None:
+        """
+        Forget the offsets of *topic* if it was created again, and has another *identity*.
+
+        A broker before Kafka 2.8 gives no identity.
+        """
+        state = self._state[topic]
+        before = state.setdefault("topic", identity)
+        if _NO_ID not in (before, identity) and before != identity:
+            _log.warning("the topic %s was created again; it is read from its beginning", topic)
+            self._state[topic] = {"mode": COMPLETE, "offsets": {}, "topic": identity}
 
     def _operations_of(self, message: Message) -> list[dict[str, Any]]:
         """Return the operations of *message*, and advance the offset of its partition."""

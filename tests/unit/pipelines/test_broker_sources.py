@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 import pika  # type: ignore[import-untyped]
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from pika.exceptions import ChannelClosedByBroker  # type: ignore[import-untyped]
 
 from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
+from tests.unit.pipelines.followed import Followed
 from tests.unit.pipelines.real_stores import make_topic
 from tests.unit.pipelines.test_running import TIDINGS, objects_of, projected, repeated, started
 from tidings.pipelines import KafkaTopics, RabbitMQQueue, kafka, rabbitmq
@@ -135,6 +136,49 @@ def test_messages_that_are_no_longer_there_are_told(kafka_servers: str) -> None:
     reader = KafkaTopics(kafka_servers, topic, type="video")
     assert take_operations(opened(reader), 1)[0][0]["id"] == "3"
     reader.close()
+
+
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_a_topic_that_was_created_again_is_read_from_its_beginning(
+    kafka_servers: str,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    runs: bool,
+) -> None:
+    """Offsets of the earlier topic do not count, however many messages the new one has."""
+    monkeypatch.setattr(kafka, "PARTITIONS_S", 0)
+    topic = make_topic(kafka_servers, f"again{count}{runs}")
+    send(kafka_servers, topic, *numbered(1, 2, 3))
+    followed = Followed(lambda: KafkaTopics(kafka_servers, topic, type="video"), "p.r")
+    followed.start().until_ids("1", "2", "3")
+    if not runs:
+        followed.close()
+    admin = AdminClient({"bootstrap.servers": kafka_servers})
+    admin.delete_topics([topic])[topic].result(60)
+    until(lambda: topic not in admin.list_topics(timeout=60).topics)
+    make_topic(kafka_servers, topic)
+    new = [str(each) for each in range(11, 11 + count)]
+    send(kafka_servers, topic, *numbered(*map(int, new)))
+    if not runs:
+        followed.start()
+    while set(new) - followed.objects.keys():
+        try:
+            followed.until(lambda: set(new) <= followed.objects.keys())
+        except (WrongPipeline, KafkaException):  # the pipeline opens the reader again
+            followed.start()
+    followed.close()
+
+
+def test_a_position_in_kafka_of_an_earlier_release_is_kept(kafka_servers: str) -> None:
+    """It has no id of its topic, and gets it."""
+    topic = make_topic(kafka_servers, "earlier")
+    send(kafka_servers, topic, *numbered(1, 2))
+    left = {topic: {"mode": "complete", "offsets": {"0": 1}}}
+    reader = KafkaTopics(kafka_servers, topic, type="video")
+    found, state = take_operations(opened(reader, left), 1)
+    reader.close()
+    assert ([each["id"] for each in found], len(state[topic]["topic"])) == (["2"], 22)
 
 
 def test_a_message_that_is_none_is_named(kafka_servers: str) -> None:

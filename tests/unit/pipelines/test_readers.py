@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
+from tests.unit.pipelines.followed import Followed
 from tests.unit.pipelines.test_running import Running, objects_of, projected
 from tidings.client.feed_api import Objects
 from tidings.client.poster import Poster
@@ -115,17 +117,129 @@ def test_a_line_that_is_none_is_named(tmp_path: Path, text: str, said: str) -> N
         all_of(Files(path, type="video"))
 
 
-def test_files_that_are_not_there_or_became_shorter(tmp_path: Path) -> None:
+def test_files_that_are_not_there(tmp_path: Path) -> None:
     """The error names the file."""
     with pytest.raises(WrongPipeline, match=r"no file matches .*nothing"):
         all_of(Files(tmp_path / "nothing", type="video"))
     with pytest.raises(WrongPipeline, match="at least one"):
         Files()
-    path = written(tmp_path / "lines", "a", "b")
-    (batch,) = all_of(Files(path, type="video"))
-    written(tmp_path / "lines", "a")
-    with pytest.raises(WrongPipeline, match="lines is shorter than before"):
-        all_of(Files(path, type="video"), dict(batch.state))
+
+
+def replace(path: Path, *names: str) -> None:
+    """Put another file with *names* in the place of *path*."""
+    path.rename(path.with_name("kept elsewhere"))
+    written(path, *names)
+
+
+OLD = [f"{number:04}" for number in range(700)]  # longer than the blocks that are compared
+OTHER = {
+    "shorter": ["new"],
+    "of the same size": [f"{number:04}" for number in range(1000, 1700)],
+    "longer": [f"{number:04}" for number in range(1000, 1800)],
+    "changed in the middle, and longer": [*OLD[:300], "1300", *OLD[301:], "new"],
+}
+
+
+@pytest.mark.parametrize("place", [written, replace])
+@pytest.mark.parametrize("name", ["in.json", "in.json.gz"])
+@pytest.mark.parametrize("names", OTHER.values(), ids=OTHER)
+def test_a_replaced_file_is_read_again(
+    tmp_path: Path, name: str, names: list[str], place: Any
+) -> None:
+    """Neither its size nor its inode matters; a file that was only copied is not read again."""
+    path = written(tmp_path / name, *OLD)
+    left = json.loads(json.dumps(all_of(Files(path, type="video"))[-1].state))
+    place(Path(path), *names)
+    assert ids(all_of(Files(path, type="video"), left)) == names
+    replace(Path(written(tmp_path / name, *OLD)), *OLD, "more")
+    assert ids(all_of(Files(path, type="video"), left)) == ["more"]
+
+
+def test_a_position_of_an_earlier_release_gets_an_identity(tmp_path: Path) -> None:
+    """Nothing is read again for it; the file is recognized from then on."""
+    path = written(tmp_path / "in.json", *OLD)
+    size, lines = Path(path).stat().st_size, len(OLD)
+    left = {path: {"mode": "complete", "at": size, "lines": lines, "size": size}}
+    (batch,) = all_of(Files(path, type="video"), left)
+    assert batch.operations == []
+    written(Path(path), *OTHER["longer"])
+    assert ids(all_of(Files(path, type="video"), dict(batch.state))) == OTHER["longer"]
+
+
+def renamed(path: Path) -> None:
+    path.rename(f"{path}.1")
+
+
+def renamed_twice(path: Path) -> None:
+    path.rename(f"{path}.1")
+    written(path, "between")
+    Path(f"{path}.1").rename(f"{path}.2")
+    path.rename(f"{path}.1")
+
+
+def copied(path: Path) -> None:
+    shutil.copy(path, f"{path}.1")
+    path.write_bytes(b"")
+
+
+def compressed(path: Path) -> None:
+    Path(f"{path}.1.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+
+
+def moved_away(path: Path) -> None:
+    (path.parent / "archive").mkdir()
+    path.rename(path.parent / "archive" / "a")
+
+
+@pytest.mark.parametrize(
+    ("rotate", "pattern"),
+    [
+        (renamed, "a.log"),
+        (renamed, "a.log*"),
+        (renamed_twice, "a.log*"),
+        (copied, "a.log"),
+        (compressed, "a.log"),
+        (moved_away, "a.log"),
+        (Path.unlink, "a.log"),
+    ],
+)
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_rotated_file_is_read_to_its_end(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    rotate: Any,
+    pattern: str,
+    stopped: bool,
+) -> None:
+    """
+    The lines of the old file come first. A file that cannot be found after a stop is reported.
+    """
+    monkeypatch.setattr(files, "LOOK_S", 0)
+    path, made = tmp_path / "a.log", lambda: Files(tmp_path / pattern, type="video", follow=True)
+    written(path, "0", "1")
+    followed = Followed(made, "p.r").start().until_ids("0", "1")
+    if stopped:
+        followed.close()
+    with path.open("a") as file:
+        file.write('{"id":"rest"}\n')
+    rotate(path)
+    written(path, *OTHER["longer"])
+    followed.appended.clear()
+    if stopped:
+        followed.start()
+    found = [each["id"] for each in followed.settle().appended]
+    lost = stopped and rotate in (moved_away, Path.unlink)
+    between = ["between"] if rotate == renamed_twice else []
+    assert sorted(found) == sorted([*([] if lost else ["rest"]), *between, *OTHER["longer"]])
+    assert lost or found[0] == "rest"
+    assert ("a.log, line 2: the file was replaced" in caplog.text) == lost
+    with path.open("a") as file:
+        file.write('{"id":"last"}\n')
+    followed.appended.clear()
+    assert [each["id"] for each in followed.settle().appended] == ["last"]
+    followed.close()
 
 
 def test_files_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
