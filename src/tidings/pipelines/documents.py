@@ -14,7 +14,7 @@ from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, TIDINGS
 from tidings.core.model.operations import EVENTS, LongNumber, line_from, parse_number, spell_numbers
 from tidings.core.sync.dumps import DELETE_SHARE_MAX
-from tidings.pipelines.ingest_source import Batch, Known, batches
+from tidings.pipelines.ingest_source import Batch, Digests, Known, batches
 from tidings.pipelines.messages import WrongPipeline
 
 Row = dict[str, Any]
@@ -72,6 +72,7 @@ class Keyed:
         self._deletes_max = max_deletes
         self.keys = (key,) if key and isinstance(key, str) else tuple(key)
         self.name, self.type = table, type or table.rpartition(".")[2]
+        self._copied: Digests = {}  # the objects that were in the feed when the copy began
 
     def place(self, row: Row) -> list[Any]:
         """Return the key of *row* as JSON values."""
@@ -83,10 +84,35 @@ class Keyed:
             raise WrongPipeline(f"a row of {self.name} has no {missing[0]!r}, a part of its key")
         return join_key([row[key] for key in self.keys])
 
-    def put(self, row: Row, data: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the operation that inserts the object of *row* with *data*."""
-        operation = {"event": "insert", "type": self.type, "id": self.id(row)}
+    def put(
+        self, row: Row, data: Mapping[str, Any] | None, event: str = "insert"
+    ) -> dict[str, Any]:
+        """Return the operation that inserts or updates the object of *row* with *data*."""
+        operation = {"event": event, "type": self.type, "id": self.id(row)}
         return operation if data is None else operation | {"data": plain(data)}
+
+    def begin_copy(self, known: Known) -> None:
+        """Read the ids of the objects in the feed, by which `copy` chooses the events."""
+        self._copied = _digests_of(known, self.type)
+
+    def copy(self, rows: Iterable[Row]) -> list[dict[str, Any]]:
+        """
+        Return the operations of *rows* of a copy.
+
+        A row is an insert if the feed had no object of it when the copy began, and otherwise an
+        update. An object of this reader with the same data gets no operation.
+        """
+        operations = []
+        for row in rows:
+            id = self.id(row)
+            put = self.put(row, row, "update" if id in self._copied else "insert")
+            known = self._copied.get(id)
+            if not known or known != digest(put["data"]):
+                operations.append(put)
+        return operations
+
+    def end_copy(self) -> None:
+        self._copied = {}
 
     def deletion(self, id: str) -> dict[str, Any]:
         return {"event": "delete", "type": self.type, "id": id}
@@ -110,7 +136,8 @@ class Keyed:
             WrongPipeline: so many objects have no row that the database may be empty or another
                 one.
         """
-        gone = set(known(self.type))
+        digests = self._copied or _digests_of(known, self.type)
+        gone = {id for id, each in digests.items() if each is not None}
         count = len(gone)
         for page in pages() if gone else ():
             gone.difference_update(map(self.id, page))
@@ -120,6 +147,16 @@ class Keyed:
             found = f"{len(gone):,} of {count:,} objects of the type {self.type} have no row"
             raise WrongPipeline(f"{self.name}: {found}, {rule}; {give}")
         yield from batches([self.deletion(id) for id in sorted(gone)], {})
+
+
+def _digests_of(known: Known, type: str) -> Digests:
+    found = known(type)
+    return found if isinstance(found, dict) else dict.fromkeys(found, 0)
+
+
+def digest(data: Any) -> int:
+    """Return a hash of the JSON value *data* that is the same within this process."""
+    return hash(to_text(data, sort_keys=True))
 
 
 def join_key(values: Sequence[Any]) -> str:

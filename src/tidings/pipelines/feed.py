@@ -23,9 +23,9 @@ CHECK_S = 0.5  # the time between two checks of the state
 PROJECTED_S = 60.0  # the longest wait until the state includes all pages, normally 1 s
 
 
-def objects_of(source: Source, tag: str, kind: str = "") -> Iterator[dict[str, Any]]:
+def objects_of(source: Source, kind: str = "") -> Iterator[dict[str, Any]]:
     """
-    Yield the objects in the feed *source* that have *tag*, of the type *kind* or of all types.
+    Yield the objects in the feed *source*, of the type *kind* or of all types.
 
     Wait first until the state includes all pages of the log.
 
@@ -41,7 +41,7 @@ def objects_of(source: Source, tag: str, kind: str = "") -> Iterator[dict[str, A
         else:
             raise Lost("the state of the feed does not reach the end of the log")
     with source.opened(Objects) as objects:
-        yield from (each for each in objects.all(kind) if tag in each.get("tags", ()))
+        yield from objects.all(kind)
 
 
 class Feed:
@@ -88,7 +88,7 @@ class Feed:
         """Delete the objects that this store has written, and that no other producer replaced."""
         assert self._poster is not None
         self._copy = secrets.token_hex()
-        found = objects_of(self._source, self._tag)
+        found = (each for each in objects_of(self._source) if self._tag in each.get("tags", ()))
         while batch := list(islice(found, BATCH)):
             self._poster.post(
                 [{"event": "delete", "type": each["type"], "id": each["id"]} for each in batch]

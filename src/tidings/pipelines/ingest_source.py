@@ -23,7 +23,12 @@ BATCH = 500  # operations per batch; the reader's object still fits into the req
 COPY, COMPLETE = "copy", "complete"  # the modes (`Batch`): the copy is running, or is complete
 
 ReaderState = Mapping[str, Mapping[str, Any]]  # the position in each part of a source, as JSON
-Known = Callable[[str], Iterable[str]]  # a function that returns the ids of all objects of a type
+# By the id of an object: the digest of its data (`documents.digest`), 0 if the digest is unknown,
+# or None if another producer has appended the object.
+Digests = dict[str, int | None]
+# A function that returns the objects of a type that are in the feed: `Digests`, or the ids of the
+# objects of this reader.
+Known = Callable[[str], Iterable[str]]
 _TOO_LARGE = 413
 _OWNER = "tidings.pipeline/"  # the prefix of the tag of objects that a pipeline keeps as a copy
 
@@ -54,7 +59,7 @@ class Reader(Protocol):
         """
         Connect, and resume at the position *state*. *name* is unique to this reader.
 
-        *known* returns the ids of this reader's objects of a type that are in the feed now.
+        *known* returns the objects of a type that are in the feed now.
         """
         ...
 

@@ -373,12 +373,14 @@ class MongoCollection:
                 again = bool(self._state)
                 time_ = self._time(session.operation_time)
                 self._state = {"mode": COPY, "time": time_, "again": again}
+            self._rows.begin_copy(self._known)
             documents = self._collection.find(session=session, batch_size=BATCH)
             while batch := list(islice(documents, BATCH)):
-                puts = [self._rows.put(each, each) for each in batch]
+                puts = self._rows.copy(batch)
                 yield Batch(puts, {self._rows.type: {**self._state, "mode": COPY}})
             if self._state.pop("again", False):
                 yield from self._rows.missing(self._known, lambda: self._ids(session))
+            self._rows.end_copy()
         self._state["mode"] = COMPLETE
         yield Batch([], {self._rows.type: self._state})
 
@@ -434,12 +436,13 @@ class MongoCollection:
         """
         Return the operation for a change.
 
-        The operation inserts the current document, or deletes the object if the document no longer
-        exists.
+        The operation inserts or updates the object with the current document, or deletes the object
+        if the document no longer exists.
         """
         document = event.get("fullDocument")
         if event["operationType"] in _CHANGES and document:
-            return self._rows.put(document, document)
+            made = "insert" if event["operationType"] == "insert" else "update"
+            return self._rows.put(document, document, made)
         if event["operationType"] in ("delete", *_CHANGES):
             return self._rows.deletion(self._rows.id(event["documentKey"]))
         raise WrongPipeline(f"{self}: the change {event['operationType']!r} is unknown")

@@ -424,7 +424,8 @@ _SESSION = (
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
 
-Values = tuple[Any, ...]
+# The event of a changed object, if its row exists, and the key of the row.
+_Change = tuple[str, tuple[Any, ...]]
 
 
 class _Altered(Exception):
@@ -706,14 +707,15 @@ class MySQLTable:
 
         Changes that are made during the copy are in the log, and are read from there afterwards.
         """
+        self._rows.begin_copy(self._known)
         for rows in self._pages("*", after=self._state.get("at")):
             last = [rows[-1][each] for each in self._rows.keys]
             self._state = {**self._state, "mode": COPY, "at": [*map(_to_json, last)]}
-            puts = [self._rows.put(row, row) for row in rows]
-            yield Batch(puts, {self._rows.type: self._state})
+            yield Batch(self._rows.copy(rows), {self._rows.type: self._state})
         if self._state.get("again"):
             keys = ", ".join(f"`{each}`" for each in self._rows.keys)
             yield from self._rows.missing(self._known, lambda: self._pages(keys))
+        self._rows.end_copy()
         kept = {name: each for name, each in self._state.items() if name not in ("at", "again")}
         self._state = {**kept, "mode": COMPLETE}
         yield Batch([], {self._rows.type: self._state})
@@ -745,14 +747,12 @@ class MySQLTable:
 
         Return when a transaction or statement has ended that makes another copy necessary.
         """
-        changed, yielded_s, end = dict[str, Values](), time.monotonic(), self._state
+        changed, yielded_s, end = dict[str, _Change](), time.monotonic(), self._state
         is_stale = False
         for event in self._events():
             kind = _keyword(event.query) if isinstance(event, QueryEvent) else ""
             if isinstance(event, RowsEvent) and self._is_ours(event):
-                keys = self._keys(event)
-                is_stale |= keys is None
-                changed |= keys or {}
+                is_stale |= not self._add_keys(event, changed)
             elif isinstance(event, (RowsEvent, QueryEvent, *_STATEMENTS)):
                 is_stale |= self._may_change(event, kind)
             is_end = isinstance(event, (XidEvent, HeartbeatLogEvent))
@@ -814,22 +814,23 @@ class MySQLTable:
         is_named = re.search(rf"(?<![\w$])({word})(?![\w$])", event.query, re.I)
         return kind not in _HARMLESS and is_named is not None
 
-    def _keys(self, event: Any) -> dict[str, Values] | None:
+    def _add_keys(self, event: Any, changed: dict[str, _Change]) -> bool:
         """
-        Return the keys before and after each change in *event*, by the id of the object.
+        Add to *changed* the keys before and after each change in *event*, by the id of the object.
 
-        Return None if a row in the event lacks a column of the key, because the table was altered
-        after the event.
+        The first event of a row decides if its object is inserted or updated. Return False if a row
+        in the event lacks a column of the key, because the table was altered after the event.
         """
-        found = {}
+        made = "insert" if isinstance(event, WriteRowsEvent) else "update"
+        fields = {"values": made, "before_values": "update", "after_values": "insert"}
         for row in event.rows:
-            for values in (row.get("values"), row.get("before_values"), row.get("after_values")):
-                if values is not None:
+            for field, made in fields.items():
+                if (values := row.get(field)) is not None:
                     key = {each: self._from_log(each, values.get(each)) for each in self._rows.keys}
                     if None in key.values():
-                        return None
-                    found[self._rows.id(key)] = tuple(key.values())
-        return found
+                        return False
+                    changed.setdefault(self._rows.id(key), (made, tuple(key.values())))
+        return True
 
     def _from_log(self, column: str, value: Any) -> Any:
         """
@@ -844,22 +845,24 @@ class MySQLTable:
         padded = (value or b"").ljust(size or _UUID_BYTES, b"\0")
         return str(UUID(bytes=padded)) if kind == "uuid" else padded
 
-    def _now(self, changed: Mapping[str, Values]) -> list[dict[str, Any]]:
+    def _now(self, changed: Mapping[str, _Change]) -> list[dict[str, Any]]:
         """
         Query the *changed* rows, and return an operation for each of them.
 
-        The operation inserts the row, or deletes the object if the row is missing.
+        The operation inserts or updates the object, or deletes it if the row is missing.
         """
         if not changed:
             return []
         same = " AND ".join(f"`{each}` = %s" for each in self._rows.keys)
         where = " OR ".join([f"({same})"] * len(changed))
-        values = [each for key in changed.values() for each in key]
+        values = [each for _, key in changed.values() for each in key]
         query = f"SELECT * FROM `{self._rows.name}` WHERE {where} {_LOCKED}"
         rows = {self._rows.id(row): row for row in self._query(query, *values)}
         return [
-            self._rows.put(rows[name], rows[name]) if name in rows else self._rows.deletion(name)
-            for name in changed
+            self._rows.put(rows[name], rows[name], event)
+            if name in rows
+            else self._rows.deletion(name)
+            for name, (event, _) in changed.items()
         ]
 
     def _query(self, query: str, *values: Any) -> list[Row]:

@@ -236,13 +236,14 @@ class Changed:
 
     *old* has the previous key or the previous row, or is None if the server did not send it. *new*
     has the current values, or is None if the row was deleted. *is_complete* is True if *new* has a
-    value for every column.
+    value for every column. *event* is the event of the object of *new*.
     """
 
     relation: int
     old: Values | None
     new: Values | None
     is_complete: bool = True
+    event: str = "insert"
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +306,7 @@ class Decoder:
             old, _ = self._tuple(oid, rest)
             rest.take(1)
         new, is_complete = self._tuple(oid, rest)
-        return Changed(oid, old, new, is_complete)
+        return Changed(oid, old, new, is_complete, "update")
 
     def _parse_delete(self, rest: _Bytes) -> Changed:
         oid, _ = rest.number("I"), rest.take(1)
@@ -525,6 +526,9 @@ class _Shape:
     def identities(self) -> list[Any]:
         """Return the replica identity of each of the tables, and the columns of this identity."""
         return [(each["oid"], each["identity"], each["known"]) for each in self.tables]
+
+
+_Change = tuple[Row | None, Row | None, str]  # the old row, the new row, and the event
 
 
 class PostgresTable:
@@ -783,12 +787,14 @@ class PostgresTable:
 
         Changes that are made during the copy are in the log, and are read from there afterwards.
         """
+        self._rows.begin_copy(self._known)
         for rows in self._pages(after=self._state.get("at")):
             at = self._rows.place(rows[-1])
             self._state = {**self._state, "mode": COPY, "at": at}
-            yield Batch([self._rows.put(row, row) for row in rows], {self._type: self._state})
+            yield Batch(self._rows.copy(rows), {self._type: self._state})
         if self._state.get("again"):
             yield from self._missing()
+        self._rows.end_copy()
         kept = {name: each for name, each in self._state.items() if name not in ("at", "again")}
         self._state = {**kept, "mode": COMPLETE}
         yield Batch([], {self._type: self._state})
@@ -826,7 +832,7 @@ class PostgresTable:
         if not self._loaders:
             self._loaders = self._load_columns()
             self._kinds = {each["name"]: each["kind"] for each in shape.columns}
-        decoder, changes = Decoder(), list[tuple[Row | None, Row | None]]()
+        decoder, changes = Decoder(), list[_Change]()
         members, committed = {each["oid"] for each in shape.tables}, ""
         for row in found:
             message = decoder.decode(row["data"])
@@ -839,7 +845,7 @@ class PostgresTable:
             elif isinstance(message, Changed) and message.relation in members:
                 kinds = decoder.relations[message.relation]
                 old, new = (self._load_row(each, kinds) for each in (message.old, message.new))
-                changes.append((old, new))
+                changes.append((old, new, message.event))
             if len(changes) >= BATCH:
                 yield from self._operations_of(changes)
                 changes = []
@@ -887,28 +893,31 @@ class PostgresTable:
 
     def _copied_part(self, part: Row) -> Iterator[Batch]:
         table = sql.SQL(part["name"])  # the server has quoted this name
+        self._rows.begin_copy(self._known)
         for rows in self._pages(table=table):
-            yield Batch([self._rows.put(row, row) for row in rows])
+            yield Batch(self._rows.copy(rows))
+        self._rows.end_copy()
 
-    def _operations_of(self, changes: Sequence[tuple[Row | None, Row | None]]) -> Iterator[Batch]:
+    def _operations_of(self, changes: Sequence[_Change]) -> Iterator[Batch]:
         """
-        Yield the operations of *changes*, which are pairs of an old and a new row.
+        Yield the operations of *changes*.
 
         New rows that are incomplete are queried again.
         """
         operations, again = list[dict[str, Any]](), dict[int, Row]()
-        for old, new in changes:
+        for old, new, event in changes:
             if new is None:
                 assert old is not None
                 operations.append(self._rows.deletion(self._rows.id(old)))
                 continue
             if old is not None and self._rows.id(old) != self._rows.id(new):
                 operations.append(self._rows.deletion(self._rows.id(old)))
+                event = "insert"
             if new.keys() != self._loaders.keys():
                 again[len(operations)] = new
-            operations.append(self._rows.put(new, new))
+            operations.append(self._rows.put(new, new, event))
         for at, row in self._read_again(again).items():
-            operations[at] = self._rows.put(row, row) if row else {}
+            operations[at] = self._rows.put(row, row, operations[at]["event"]) if row else {}
         if operations := [each for each in operations if each]:
             yield from batches(operations, {})
 

@@ -15,8 +15,9 @@ from tidings.client.poster import Poster
 from tidings.client.retries import Backoff
 from tidings.client.worker import Message as Delivered
 from tidings.client.worker import Worker, is_entry
+from tidings.pipelines.documents import digest
 from tidings.pipelines.feed import objects_of
-from tidings.pipelines.ingest_source import Batch, append, owned, owner_tag
+from tidings.pipelines.ingest_source import Batch, Digests, append, owned, owner_tag
 from tidings.pipelines.messages import READER, Away, WrongPipeline, message_of
 from tidings.pipelines.ownership import NotOurs, OwnedStore
 from tidings.pipelines.pipeline import UNKNOWN, Branch, Pipeline
@@ -113,7 +114,7 @@ class SourceWorker:
                 return
         self.progress.state = "running"
         with self._reconnect.attempt():
-            self._reader.open(self._name, self._state(), self._known_ids)
+            self._reader.open(self._name, self._state(), self._known)
         try:
             if self._append(stopping):
                 self.progress.state = "done"
@@ -150,10 +151,13 @@ class SourceWorker:
             reader = objects.one(READER, self._name)
         return dict(reader["data"]) if reader else {}
 
-    def _known_ids(self, kind: str) -> Iterator[str]:
-        """Yield the ids of the objects of the type *kind* that this reader has appended."""
-        for each in objects_of(self._source, owner_tag(self._name), kind):
-            yield str(each["id"])
+    def _known(self, kind: str) -> Digests:
+        """Return the objects of the type *kind* in the feed, with a digest if they are ours."""
+        tag = owner_tag(self._name)
+        return {
+            str(each["id"]): digest(each.get("data")) if tag in each.get("tags", ()) else None
+            for each in objects_of(self._source, kind)
+        }
 
 
 class SinkWorker:

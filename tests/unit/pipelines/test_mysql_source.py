@@ -109,7 +109,7 @@ def test_rows_that_change_go_and_get_other_keys(database: Database) -> None:
     )
     found, state = take_operations(batches, 5)
     assert {name: event for event, name in ids(found)} == {
-        "1": "insert",
+        "1": "update",
         "2": "delete",
         "20": "insert",
         "3": "delete",
@@ -176,7 +176,7 @@ def test_keys_of_several_columns(database: Database) -> None:
     )
     found, _ = take_operations(batches, 21 + 63)
     assert {each["event"] for each in found[:21]} == {"delete"}
-    assert {each["event"] for each in found[21:]} == {"insert"}
+    assert {each["event"] for each in found[21:]} == {"update"}
     assert {each["id"] for each in found} <= {each["id"] for each in copied + rest}
 
 
