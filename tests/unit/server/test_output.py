@@ -140,7 +140,8 @@ def test_a_command_that_prints_events_ends(
                     lambda: state.exists() if output == "stdout" else b"live" in said.read_bytes()
                 )
                 tail.send_signal(signal.SIGTERM)
-            assert tail.wait(WITHIN_S) == code
+            # The signal may arrive before the first event, which is then not printed.
+            assert tail.wait(WITHIN_S) in ((code, 0) if kind == "full pipe" else (code,))
         finally:
             tail.kill()
     if output == "stdout":
