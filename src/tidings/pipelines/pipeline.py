@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from tidings.client.address import base_url
 from tidings.client.errors import Refused, Unwritten
 from tidings.client.feed_api import NamedConsumers
 from tidings.pipelines.documents import to_text
@@ -432,7 +431,7 @@ class Pipeline:
                     raise
                 found = {}
         is_known = bool(found and (found["position"] is not None or found["copying"]))
-        return Owner(consumer, f"{source.feed} at {base_url(source.url)}", is_known, adopt)
+        return Owner(consumer, source.feed, is_known, adopt)
 
     def tree(self) -> str:
         """Return the pipeline as text for people."""

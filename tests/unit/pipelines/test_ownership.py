@@ -30,9 +30,9 @@ from tidings.pipelines.ownership import NotOurs, OwnedStore, Owner, mark_in, wit
 from tidings.pipelines.pipeline import load
 from tidings.pipelines.running import Progress
 
-FEED = "main at http://127.0.0.1:8042"
+FEED = "main"
 OURS = Owner("p.s", FEED)
-OTHERS = (Owner("p.t", FEED), Owner("p.s", "other at http://127.0.0.1:8042"))
+OTHERS = (Owner("p.t", FEED), Owner("p.s", "other"))
 
 
 class Kind(NamedTuple):
@@ -259,7 +259,7 @@ def test_an_empty_target_is_marked_and_refused_to_all_others(kind: Kind, url: st
         if is_folder(kind):
             store.write(copy(), 1)
         for other in OTHERS:
-            refused(kind.sink(url, "ours"), other, r"consumer p\.s of feed main at http")
+            refused(kind.sink(url, "ours"), other, r"consumer p\.s of feed main")
         store.write(copy(), 1)
         refused(kind.sink(url, "ours"), OTHERS[0], f"--adopt t={kind.rows(url, 'ours')}")
 
