@@ -18,7 +18,7 @@ from pymongo import MongoClient
 from tests import lanes
 from tests.compat.transporter.conftest import host, pipe, spare
 from tests.compat.transporter.pipe import Pipe
-from tests.unit.pipelines import real_stores, server
+from tests.unit.pipelines import real_stores, search_server, server
 from tests.unit.pipelines.real_stores import RealStore
 
 __all__ = ["host", "pipe", "spare"]
@@ -81,6 +81,13 @@ def kafka_servers() -> Iterator[str]:
     """Yield the address of a Kafka that is started for the tests."""
     with started(real_stores.running_kafka) as servers:
         yield servers
+
+
+@pytest.fixture(scope="package")
+def opensearch() -> Iterator[str]:
+    """Yield the address of an OpenSearch that is started for the tests."""
+    with started(search_server.running_opensearch) as address:
+        yield address
 
 
 @pytest.fixture(scope="package")

@@ -23,24 +23,40 @@ def binaries() -> Path | None:
     return found[-1].parent if found else Path(on_path).parent if on_path else None
 
 
+_USER = _SERVER_USER if os.geteuid() == 0 else None
+
+
 @contextmanager
 def running(folder: Path) -> Iterator[str]:
     """Yield the address of an empty database."""
+    make(folder)
+    with serving(folder) as address:
+        yield address
+
+
+def make(folder: Path) -> None:
+    """Make the files of an empty database."""
     programs = binaries()
     assert programs is not None
-    user = _SERVER_USER if os.geteuid() == 0 else None
     data = folder / "data"
     data.mkdir()
-    if user:
-        _give(folder, user)
+    if _USER:
+        _give(folder, _USER)
     options = ["-U", "tidings", "--auth=trust", "-E", "UTF8"]
     made: list[str | Path] = [programs / "initdb", "-D", data, *options]
-    subprocess.run(made, check=True, capture_output=True, user=user, cwd=folder)
+    subprocess.run(made, check=True, capture_output=True, user=_USER, cwd=folder)
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """Yield the address of the database in *folder*, which `make` has made."""
+    programs, data = binaries(), folder / "data"
+    assert programs is not None
     settings = [part for each in _SETTINGS for part in ("-c", each)]
     started: list[str | Path] = [programs / "postgres", "-D", data, "-k", folder, *settings]
     with (
         (folder / "log").open("wb") as log,
-        subprocess.Popen(started, stdout=log, stderr=log, user=user, cwd=folder) as server,
+        subprocess.Popen(started, stdout=log, stderr=log, user=_USER, cwd=folder) as server,
     ):
         try:
             _until_it_answers(folder)

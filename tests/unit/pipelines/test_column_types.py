@@ -117,6 +117,35 @@ def test_types_of_postgresql(table: Database) -> None:
     assert followed.objects[f"log-{names['date']}-3"][names["date"]] == "0044-03-15 BC"
 
 
+@pytest.mark.xfail(strict=True, reason="they are text: {a,b}")
+@pytest.mark.parametrize(
+    ("kind", "value", "seen"),
+    [
+        ("mood[]", "'{sad,ok}'", ["sad", "ok"]),
+        ("mood[]", "'{{sad,ok},{ok,sad}}'", [["sad", "ok"], ["ok", "sad"]]),
+        ("domained[]", "'{1,2}'", [1, 2]),
+        ("citext[]", "'{Abc,d}'", ["Abc", "d"]),
+        ("pair[]", """'{"(1,z)","(2,w)"}'""", ["(1,z)", "(2,w)"]),
+    ],
+)
+def test_arrays_of_types_of_the_owner(table: Database, kind: str, value: str, seen: Any) -> None:
+    """They are lists, of a copy and of the log."""
+    table.do(
+        "DROP TYPE IF EXISTS mood, pair CASCADE",
+        "DROP DOMAIN IF EXISTS domained CASCADE",
+        "CREATE TYPE mood AS ENUM ('sad', 'ok')",
+        "CREATE DOMAIN domained AS int CHECK (VALUE > 0)",
+        "CREATE TYPE pair AS (n int, t text)",
+        "CREATE EXTENSION IF NOT EXISTS citext",
+        f"CREATE TABLE {{t}} (id int PRIMARY KEY, v {kind})",
+        f"INSERT INTO {{t}} VALUES (1, {value})",
+    )
+    followed = table.follow()
+    table.do(f"INSERT INTO {{t}} VALUES (2, {value})")
+    followed.until_ids("1", "2")
+    assert [each["v"] for each in followed.objects.values()] == [seen, seen]
+
+
 MYSQL = {
     "tinyint": ["-128"],
     "tinyint unsigned": ["255"],

@@ -18,8 +18,7 @@ from pymongo import MongoClient
 
 from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
-from tests.unit.pipelines import search_server
-from tests.unit.pipelines.conftest import needing, started
+from tests.unit.pipelines.conftest import needing
 from tests.unit.pipelines.messages import RESET, video
 from tests.unit.pipelines.test_running import Running, post
 from tidings.client.cli.main import main
@@ -189,12 +188,6 @@ KINDS = [
     ),
 ]
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-
-
-@pytest.fixture(scope="module")
-def opensearch() -> Iterator[str]:
-    with started(search_server.running_opensearch) as address:
-        yield address
 
 
 @pytest.fixture(scope="module")

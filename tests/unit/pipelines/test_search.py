@@ -27,13 +27,6 @@ from tidings.pipelines.ownership import Owner
 
 
 @pytest.fixture(scope="module")
-def opensearch() -> Iterator[str]:
-    """Yield the address of an OpenSearch that is started for the tests."""
-    with started(search_server.running_opensearch) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
 def elasticsearch() -> Iterator[str]:
     """Yield the address of an Elasticsearch that is started for the tests."""
     with started(search_server.running_elasticsearch) as address:
