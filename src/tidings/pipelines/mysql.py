@@ -9,6 +9,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -250,7 +251,10 @@ def _values(message: Message) -> tuple[object, ...]:
 _DUMP = 0x12  # the command that makes the server send events of the log
 # The header of an event: timestamp, type, server, size, position of the next event, flags.
 _HEADER = struct.Struct("<IBIIIH")
-_FORMAT, _QUERY, _PAYLOAD, _INCIDENT = 15, 2, 40, 26
+_FORMAT, _QUERY, _PAYLOAD, _INCIDENT, _HEARTBEAT = 15, 2, 40, 26, 27
+_UNREADABLE, _BROKEN = 1236, (2006, 2013)  # the codes of errors: at the position; no connection
+_NEVER_S = -1
+_SAME_ID = "server_uuid/server_id"  # this error is not about the position
 _IGNORABLE = 0x80  # the flag of an event that a reader may skip if it does not know the type
 # Compressed event types of MariaDB, and the types of the events that they contain.
 _COMPRESSED = {165: _QUERY, 166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
@@ -263,11 +267,34 @@ _ZSTD, _NONE = 0, 255  # the codes of the compressions of a transaction
 _COMPRESSION_FIELD, _END_FIELD = 2, 0
 
 
+class _OtherLog(Exception):
+    """The log does not have what it had at the stored position."""
+
+
 class LogConnection(pymysql.Connection):
-    """A connection that decompresses the events of the log."""
+    """
+    A connection that decompresses the events of the log.
+
+    *expected* is the identity of the log at the position from which it is read (`identity_at`), or
+    empty. The first event is then the one before the position, and is left out.
+    """
 
     _is_dump = False
     _checksum = 0  # the size in bytes of the checksum after each event
+
+    def __init__(self, *, expected: Sequence[int] = (), **options: Any) -> None:
+        self._expected, self._is_begun = list(expected), False
+        self._file_s, self._event = 0, (0, 0, 0)
+        super().__init__(**options)
+
+    def identity_at(self, position: int) -> list[int]:
+        """
+        Return when the log file was begun, and the place and the checksum of its last event.
+
+        The event is left out if it does not end at *position*.
+        """
+        begin, end, checksum = self._event
+        return [self._file_s, *([begin, checksum] if end == position else [])]
 
     def _write_bytes(self, data: bytes) -> None:
         self._is_dump = data[4:5] == bytes([_DUMP])
@@ -278,14 +305,47 @@ class LogConnection(pymysql.Connection):
         if not self._is_dump:
             return super()._read_packet(packet_type)  # type: ignore[no-untyped-call]
         while not self._waiting:
-            packet = super()._read_packet(packet_type)  # type: ignore[no-untyped-call]
+            try:
+                packet = super()._read_packet(packet_type)  # type: ignore[no-untyped-call]
+            except pymysql.MySQLError as error:
+                raise self._reason(error) from None
             data: bytes = packet.get_all_data()
             if data[0] != 0:
                 return packet  # an error, or the end of the log
-            if data[5] == _FORMAT:
-                self._checksum = 4 if data[-5] == 1 else 0
-            self._waiting.extend(expand_packet(data, self._checksum))
+            if self._is_new(data):
+                self._waiting.extend(expand_packet(data, self._checksum))
         return packet_type(self._waiting.popleft(), self.encoding)
+
+    def _is_new(self, data: bytes) -> bool:
+        """
+        Remember the identity of an event, and return False if the event is before the position.
+
+        Raises:
+            _OtherLog: it is not the expected one.
+        """
+        time_s, kind, _, size, end, _ = _HEADER.unpack_from(data, 1)
+        if kind == _FORMAT:
+            self._checksum = 4 if data[-5] == 1 else 0
+            self._file_s, self._event = time_s, (0, 0, 0)
+            found, self._expected = self._expected[:1], self._expected[1:]
+            if found not in ([], [time_s]):
+                raise _OtherLog(f"the log file was begun at {time_s}, not at {found[0]}")
+            return True
+        if kind == _HEARTBEAT or not end:
+            return True
+        self._event = end - size, end, zlib.crc32(data[1 : len(data) - self._checksum])
+        expected, self._expected, self._is_begun = self._expected, [], True
+        if expected not in ([], [self._event[0], self._event[2]]):
+            raise _OtherLog(f"the log has another event at the position {end - size}")
+        return not expected
+
+    def _reason(self, error: pymysql.MySQLError) -> Exception:
+        """Return the error to raise instead of *error* of the server or the connection."""
+        code, text = (*error.args, "")[:2]
+        if code == _UNREADABLE and not self._is_begun and _SAME_ID not in text:
+            return _OtherLog(text)
+        # The library would connect again by itself, and not compare the identity.
+        return Away(text) if code in _BROKEN else error
 
 
 def expand_packet(packet: bytes, checksum: int) -> Iterator[bytes]:
@@ -513,13 +573,17 @@ class MySQLTable:
                 yield from self._copy()
             if not self._follow:
                 return
-            with suppress(_Altered):
+            try:
                 yield from self._changes()
+            except _OtherLog:
+                self._state = {}
+            except _Altered:
+                pass
             self._close_log()
             if problems := self._problems():
                 raise WrongPipeline(f"{self}: {'; '.join(problems)}")
             changed = {"mode": COPY, "again": True, "key": list(self._rows.keys)}
-            self._state = {**self._state, **changed}
+            self._state = {**(self._state or self._end_of_log()), **changed}
             yield Batch([], {self._rows.type: self._state})
 
     def close(self) -> None:
@@ -676,11 +740,14 @@ class MySQLTable:
         """
         files = {each["Log_name"] for each in self._query("SHOW BINARY LOGS")}
         (found,) = self._query("SELECT @@server_id AS id")
-        self._replicated = found["id"]
+        # MariaDB has no such id.
+        ids = [each["Value"] for each in self._query("SHOW GLOBAL VARIABLES LIKE 'server_uuid'")]
+        self._server_uuid, self._replicated = "".join(ids), found["id"]
         state = self._state
         return (
             state.get("file") in files
             and state.get("server") == self._replicated
+            and state.get("uuid", self._server_uuid) == self._server_uuid
             and state.get("key") == list(self._rows.keys)
         )
 
@@ -695,11 +762,17 @@ class MySQLTable:
 
     def _end_of_log(self) -> dict[str, Any]:
         status = self._status_of_log()
-        return self._place(status["File"], status["Position"])
+        end = {"file": status["File"], "position": status["Position"]}
+        with suppress(_OtherLog):  # it ends when the server has sent when the file was begun
+            next(self._events({**end, "log": [_NEVER_S]}))
+        end = self._place(end["file"], end["position"])
+        self._close_log()
+        return end
 
     def _place(self, file: str, position: int) -> dict[str, Any]:
-        key = list(self._rows.keys)
-        return {"server": self._replicated, "file": file, "position": position, "key": key}
+        key, log = list(self._rows.keys), self._log._stream_connection.identity_at(position)
+        place = {"file": file, "position": position, "key": key, "log": log}
+        return {"server": self._replicated, "uuid": self._server_uuid, **place}
 
     def _copy(self) -> Iterator[Batch]:
         """
@@ -749,7 +822,7 @@ class MySQLTable:
         """
         changed, yielded_s, end = dict[str, _Change](), time.monotonic(), self._state
         is_stale = False
-        for event in self._events():
+        for event in self._events(self._state):
             kind = _keyword(event.query) if isinstance(event, QueryEvent) else ""
             if isinstance(event, RowsEvent) and self._is_ours(event):
                 is_stale |= not self._add_keys(event, changed)
@@ -765,7 +838,8 @@ class MySQLTable:
             if not is_due and len(changed) < BATCH:
                 continue
             # If a new file has begun, store its name, because the server may remove the old file.
-            if changed or end["file"] != self._state["file"]:
+            # Also store the identity of the log that a position of an earlier release lacks.
+            if changed or end["file"] != self._state["file"] or "log" not in self._state:
                 operations, self._state = self._now(changed), {"mode": COMPLETE, **end}
                 yield from batches(operations, {self._rows.type: self._state})
             else:
@@ -774,22 +848,28 @@ class MySQLTable:
                 yield Batch()
             changed, yielded_s = {}, time.monotonic()
 
-    def _events(self) -> Iterator[Any]:
-        """Yield the events of the log without end, and a heartbeat event if nothing is new."""
+    def _events(self, place: Mapping[str, Any]) -> Iterator[Any]:
+        """
+        Yield the events after *place* without end, and a heartbeat event if nothing is new.
+
+        Raises:
+            _OtherLog: the log does not have the event before *place*.
+        """
+        expected = place.get("log", ())
         tables = [(self._base, self._rows.name), *self._cascades]
         self._log = BinLogStreamReader(
             {**self._server, "read_timeout": ANSWER_S},
             self._server_id,
             blocking=True,
             resume_stream=True,
-            log_file=self._state["file"],
-            log_pos=self._state["position"],
+            log_file=place["file"],
+            log_pos=expected[1] if expected[1:] else place["position"],
             only_events=_EVENTS,
             only_schemas=list({base for base, _ in tables}),
             only_tables=list({table for _, table in tables}),
             slave_heartbeat=LOOK_S,
             enable_logging=False,
-            pymysql_wrapper=LogConnection,
+            pymysql_wrapper=partial(LogConnection, expected=expected),
         )
         yield from self._log
 

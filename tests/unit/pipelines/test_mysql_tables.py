@@ -413,7 +413,6 @@ def test_a_log_that_is_gone_deletes_what_went_with_it(table: Database) -> None:
     followed.start().until_ids("2")
 
 
-@pytest.mark.xfail(strict=True, reason="the log is known by file name and server_id alone")
 @pytest.mark.parametrize("later", ["new", "of another length"])
 def test_a_log_that_was_begun_anew_is_another_one(table: Database, later: str) -> None:
     """
@@ -431,6 +430,59 @@ def test_a_log_that_was_begun_anew_is_another_one(table: Database, later: str) -
         table.do(f"INSERT INTO {{t}} VALUES ({n}, '{later}')")
     followed.start().settle()
     assert set(followed.objects) == {str(n) for (n,) in table.do("SELECT id FROM {t}")}
+
+
+@pytest.mark.parametrize("mode", ["complete", "copy"])
+@pytest.mark.parametrize("count", [0, 11, 40])
+def test_a_log_that_was_begun_again(table: Database, count: int, mode: str) -> None:
+    """
+    The reader copies the table again, whether or not the new log has an event at the old position.
+    """
+    table.do("CREATE TABLE {t} (id int PRIMARY KEY, v char(20))", "RESET MASTER")
+    insert = "INSERT INTO {t} VALUES ({}, 'v')"
+    for number in range(10):
+        table.do(insert.replace("{}", str(number)))
+    followed = table.follow()
+    table.do(insert.replace("{}", "10"))
+    followed.until(lambda: "10" in followed.objects).settle().close()
+    followed.state[table.t]["mode"] = mode
+    table.do("RESET MASTER", "DELETE FROM {t} WHERE id = 3")
+    for number in range(count):
+        table.do(insert.replace("{}", str(20 + number)))
+    wanted = [str(number) for number in (*range(11), *range(20, 20 + count)) if number != 3]
+    followed.start().until_ids(*wanted)
+    table.do(insert.replace("{}", "99"))
+    followed.until_ids(*wanted, "99").settle()
+
+
+@pytest.mark.parametrize(
+    ("change", "is_copied"),
+    [
+        (lambda at: at["log"].__setitem__(0, at["log"][0] - 1), True),  # another file
+        (lambda at: at["log"].__setitem__(2, at["log"][2] ^ 1), True),  # another event
+        (lambda at: at["log"].__setitem__(1, at["log"][1] + 1), True),  # no event begins there
+        (lambda at: at.update(position=10**8, log=[at["log"][0]]), True),  # after the end
+        (lambda at: at.update(uuid="another"), True),
+        (lambda at: at.update(position=10**8) or at.pop("log"), True),
+        (lambda at: at.pop("log") and at.pop("uuid"), False),  # of an earlier release
+        (lambda at: None, False),
+    ],
+)
+def test_a_log_of_another_history(table: Database, change: Any, is_copied: bool) -> None:
+    """A restored server may have the same names; an update of Tidings copies nothing."""
+    table.do(*PLAIN)
+    followed = table.follow()
+    number = 1
+    while len(followed.state[table.t]["log"]) < 3:  # a batch may end within a transaction
+        number += 1
+        table.do(f"INSERT INTO {{t}} VALUES ({number}, 'more')")
+        followed.until_ids(*map(str, range(1, number + 1)))
+    followed.close()
+    change(followed.state[table.t])
+    followed.appended.clear()
+    followed.start().settle()
+    assert ("1" in [each["id"] for each in followed.appended]) == is_copied
+    assert len(followed.state[table.t]["log"]) >= 1
 
 
 @pytest.mark.parametrize(
