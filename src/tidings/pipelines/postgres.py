@@ -253,9 +253,14 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The end of a transaction. *end* is its position (LSN) in the server's log."""
+    """
+    The end of a transaction. *end* is its position (LSN) in the server's log.
+
+    *message* identifies the transaction: it has this position and the time of the commit.
+    """
 
     end: str
+    message: bytes
 
 
 @dataclass(slots=True)
@@ -284,7 +289,7 @@ class Decoder:
             case b"T":
                 return _parse_truncate(rest)
             case b"C":
-                return _parse_commit(rest)
+                return Committed(_end_of(message), message)
         return None
 
     def _relation(self, rest: _Bytes) -> None:
@@ -354,10 +359,10 @@ def _parse_truncate(rest: _Bytes) -> Truncated:
     return Truncated(tuple(rest.number("I") for _ in range(count)))
 
 
-def _parse_commit(rest: _Bytes) -> Committed:
-    rest.number("B"), rest.number("Q")
-    end = rest.number("Q")
-    return Committed(f"{end >> 32:X}/{end & 0xFFFFFFFF:X}")
+def _end_of(commit: bytes) -> str:
+    """Return the position (LSN) at which the transaction of the message *commit* ends."""
+    high, low = struct.unpack_from(">II", commit, 10)
+    return f"{high:X}/{low:X}"
 
 
 LOOK_S = 0.3  # the time between two reads of the slot, so that a change is soon in the feed
@@ -403,6 +408,11 @@ _DROP = "SELECT pg_drop_replication_slot(%s)"
 _END = "SELECT pg_current_wal_flush_lsn()::text AS lsn"
 _PEEK = """SELECT data FROM pg_logical_slot_peek_binary_changes(
     %s, %s, %s, 'proto_version', '1', 'publication_names', %s)"""
+_SYSTEM = """SELECT system_identifier::text AS system,
+    (SELECT confirmed_flush_lsn < %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s)
+        AS is_behind FROM pg_control_system()"""
+_COMMITTED = """SELECT count(*) FROM pg_logical_slot_peek_binary_changes(
+    %s, %s, NULL, 'proto_version', '1', 'publication_names', %s) WHERE data = %s"""
 _ADVANCE = "SELECT pg_replication_slot_advance(%s, %s)"
 
 # A query for the table, and for the other tables with its rows: its partitions, and the tables that
@@ -589,7 +599,7 @@ class PostgresTable:
         self._connection = connect(self._dsn)
         self._shape = self._look()
         self._refuse(self._shape)
-        if self._follow and not self._is_resumable():
+        if self._follow and not (self._is_same_history() and self._is_resumable()):
             self._state = {"again": True} if self._state else {}
 
     def read(self) -> Iterator[Batch]:
@@ -608,7 +618,10 @@ class PostgresTable:
             self._state = {"mode": COPY, "slot": self._slot, "again": again}
             yield Batch([], {self._type: self._state})
             self._make_slot()
-            self._state |= {**self._shape.state, "key": list(self._rows.keys)}
+            self._state |= self._described(self._shape)
+        elif self._follow and "system" not in self._state:  # of an earlier release
+            self._state["system"] = self._system
+            yield Batch([], {self._type: self._state})
         if self._state.get("mode") != COMPLETE:
             yield from self._copy()
         while self._follow:
@@ -768,6 +781,28 @@ class PostgresTable:
             and state.get("key") == list(self._rows.keys)
         )
 
+    def _is_same_history(self) -> bool:
+        """
+        Return True if the log has the last transaction that was read.
+
+        After a crash of the server, the slot may be at an earlier position than it confirmed. Then
+        the log is searched for the transaction. After the database was put back to an earlier
+        state, the log has another one there, or none.
+        """
+        commit = bytes.fromhex(self._state.get("commit", ""))
+        end = _end_of(commit) if commit else "0/0"
+        (found,) = self._query(_SYSTEM, end, self._slot)
+        self._system = found["system"]
+        if self._state.get("system", self._system) != self._system:
+            return False
+        if not found["is_behind"] or not self._is_resumable():
+            return True
+        (same,) = self._query(_COMMITTED, self._slot, end, self._slot, commit)
+        return bool(same["count"])
+
+    def _described(self, shape: _Shape) -> dict[str, Any]:
+        return {**shape.state, "key": list(self._rows.keys), "system": self._system}
+
     def _make_slot(self) -> None:
         """Create the publication and the slot. Replace them if they exist for an earlier table."""
         if self._query(_SLOT_STATE, self._slot):
@@ -832,6 +867,7 @@ class PostgresTable:
         if not self._loaders:
             self._loaders = self._load_columns()
             self._kinds = {each["name"]: each["kind"] for each in shape.columns}
+        self._remember(found)
         decoder, changes = Decoder(), list[_Change]()
         members, committed = {each["oid"] for each in shape.tables}, ""
         for row in found:
@@ -841,6 +877,7 @@ class PostgresTable:
             elif isinstance(message, Truncated) and members.intersection(message.relations):
                 yield from self._operations_of(changes)
                 changes = []
+                yield Batch([], {self._type: self._state})
                 yield from self._missing(is_logged=True)
             elif isinstance(message, Changed) and message.relation in members:
                 kinds = decoder.relations[message.relation]
@@ -851,6 +888,11 @@ class PostgresTable:
                 changes = []
         yield from self._operations_of(changes)
         self._release(end if len(found) < CHANGES_MAX else committed, is_idle=not found)
+
+    def _remember(self, found: Sequence[Row]) -> None:
+        """Remember the last transaction before its changes are in the feed (`_is_same_history`)."""
+        if found:  # transactions are returned completely, so the last message is the end of one
+            self._state["commit"] = found[-1]["data"].hex()
 
     def _release(self, end: str, *, is_idle: bool) -> None:
         """
@@ -877,7 +919,7 @@ class PostgresTable:
         self._refuse(shape)
         if is_lost:
             self._make_slot()
-            self._state |= {**new, "key": list(self._rows.keys)}
+            self._state |= self._described(shape)
             yield from self._copy()
         elif old["columns"] != new["columns"]:
             self._state = {**old, **new, "again": True, "mode": COPY}
@@ -919,7 +961,7 @@ class PostgresTable:
         for at, row in self._read_again(again).items():
             operations[at] = self._rows.put(row, row, operations[at]["event"]) if row else {}
         if operations := [each for each in operations if each]:
-            yield from batches(operations, {})
+            yield from batches(operations, {self._type: self._state})
 
     def _read_again(self, rows: dict[int, Row]) -> dict[int, Row | None]:
         """

@@ -258,6 +258,47 @@ def test_a_slot_that_is_lost(table: Database, restarts: bool) -> None:
     followed.until_ids("2")
 
 
+def another_time(state: dict[str, Any]) -> None:
+    commit = bytearray.fromhex(state["commit"])
+    commit[-1] ^= 1
+    state["commit"] = commit.hex()
+
+
+def another_end(state: dict[str, Any]) -> None:
+    commit = bytearray.fromhex(state["commit"])
+    commit[10:18] = b"\0\0\xff\0\0\0\0\0"
+    state["commit"] = commit.hex()
+
+
+@pytest.mark.parametrize(
+    ("change", "is_copied"),
+    [
+        (lambda state: state.update(system="1"), True),
+        (another_time, True),
+        (another_end, True),  # the log ended later than it does now
+        (lambda state: state.pop("system") and state.pop("commit"), False),  # an earlier release
+        (lambda state: None, False),  # a crash; the slot is behind what the feed has
+    ],
+)
+def test_a_server_that_was_put_back(table: Database, change: Any, is_copied: bool) -> None:
+    """A slot before a transaction that the feed has is another history if the log lacks it."""
+    table.do("CREATE TABLE {t} (id int PRIMARY KEY, v text)", "INSERT INTO {t} VALUES (1, 'old')")
+    followed = table.follow()
+    table.do("INSERT INTO {t} VALUES (2, 'two'), (3, 'three')")
+    followed.until_ids("1", "2", "3").close()  # the reader ends before it advances the slot
+    table.do("DELETE FROM {t} WHERE id = 1", "INSERT INTO {t} VALUES (4, 'four')")
+    change(followed.state[table.t])
+    followed.appended.clear()
+    followed.start().until_ids("2", "3", "4").settle()
+    found = [(each["event"], each["id"]) for each in followed.appended]
+    assert ("insert", "4") in found
+    assert (found[-1] == ("delete", "1")) == is_copied
+    assert followed.state[table.t]["system"] != "1"
+    assert is_copied or len(followed.state[table.t]["commit"]) == 52
+    public = "SELECT has_function_privilege('public', 'pg_control_system()', 'EXECUTE')"
+    assert table.do(public) == [(True,)]
+
+
 def writes(table: Database) -> None:
     """Write as an owner does; the values of the first column are those of a key."""
     table.do("INSERT INTO {t} VALUES (101, 'x')", "UPDATE {t} SET v = v || '!'", "DELETE FROM {t}")

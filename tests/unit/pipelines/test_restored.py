@@ -24,7 +24,6 @@ def serving(folder: Path) -> Iterator[Database]:
 
 
 @pytest.mark.postgresql
-@pytest.mark.xfail(strict=True, reason="a slot behind the stored position is not noticed")
 def test_a_postgresql_that_was_restored_is_copied_again() -> None:
     """The copy has the slot, too, but not what was read since."""
     with tempfile.TemporaryDirectory() as name:
