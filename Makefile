@@ -166,7 +166,8 @@ oracle: $(STAMP)  ## every promise of PROTOCOL against a server with faults (SEC
 	$(BIN)/python -m tests.oracle --seconds $(or $(SECONDS),120)
 
 kills: $(STAMP)  ## kill -9 of pipelines that read databases, and at every step of a batch into tables: some minutes
-	KILLS=all $(BIN)/pytest tests/unit/pipelines/test_kills.py tests/unit/lake/test_killed.py
+	KILLS=all $(BIN)/pytest tests/unit/pipelines/test_kills.py tests/unit/lake/test_killed.py \
+		tests/unit/spark/test_killed.py tests/unit/spark/test_batches.py
 
 bench: $(STAMP)  ## measure; writes bench/RESULTS.md (ONLY="serve units": prints some)
 	$(BIN)/python -m bench $(ONLY)

@@ -235,6 +235,7 @@ class StreamReader(DataSourceStreamReader):
     def __init__(self, options: Options, backend: Backend, work: Work) -> None:
         self._options, self._backend, self._work = options, backend, work
         self._current: Offset | None = None
+        self._latest: dict[str, str] | None = None  # the last result of `latestOffset`
 
     def initialOffset(self) -> dict[str, str]:
         """
@@ -251,11 +252,12 @@ class StreamReader(DataSourceStreamReader):
     ) -> dict[str, str]:
         """Return the end of the next batch; *start* is its start, which Spark passes since 4.2."""
         current = self._current_offset() if start is None else offset_from(start)
-        return replace(current, at=self._next(current.at)).as_json()
+        self._latest = replace(current, at=self._next(current.at)).as_json()
+        return self._latest
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         self._current = offset_from(end)
-        return self._plan(between(offset_from(start), self._current))
+        return self._plan(between(offset_from(start), self._current), repeats=end != self._latest)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Log | Rows)
@@ -351,17 +353,28 @@ class StreamReader(DataSourceStreamReader):
             raise Gone(f"the log does not continue after {place.encode()}: pages were removed")
         return copy
 
-    def _plan(self, batch: Log | Rows | None) -> list[Task]:
+    def _plan(self, batch: Log | Rows | None, *, repeats: bool) -> list[Task]:
+        """
+        Return the tasks of *batch*, which Spark *repeats* after a failure or a restart.
+
+        If the feed lost its end in the meantime, for example in a restore, it has no tasks: the
+        next batch, which begins at that end, begins a new copy.
+        """
         count = self._options.partitions
         if batch is None:
             return []
+        ends = self._backend.ends() if repeats else None
         if isinstance(batch, Rows):
+            if ends and not self._lasts(batch.copy, ends):
+                return []
             return list(rows_in_tasks(batch.copy, batch.end, count, resets=batch.resets))
-        if batch.after.page + 1 < self._backend.ends().floor:  # only if Spark repeats a batch
+        if ends and batch.after.page + 1 < ends.floor:
             copy = self._place_or_copy(batch.after)
             if isinstance(copy, Replication):
                 resets = copy.since_s == 0
                 return list(rows_in_tasks(copy, limits.BUCKETS, count, resets=resets))
+        if ends and self._is_lost(batch.last, batch.last, ends):
+            return []
         return list(self._backend.stretches(batch.after, batch.last, count))
 
 

@@ -1,18 +1,10 @@
-"""Streams: a copy and then the log in bounded batches, restarts, kills, and falling off."""
+"""Streams: a copy and then the log in bounded batches, restarts, and falling off."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from tests.compat.oplog.wire import until
 from tests.unit.spark import feeds
@@ -197,73 +189,28 @@ def test_a_batch_that_the_log_has_lost_meanwhile_is_made_up_for(twin: Twin, feed
     assert folded([row["line"] for row in again]) == folded(_latest(twin, feed))
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_copy_after_which_the_log_is_gone_is_made_again(way: Any, twin: Twin, feed: str) -> None:
+    """Its first batch was planned, not committed, and given up before it is read again."""
+    feeds.fill(twin, feed, 2)
+    feeds.projected(twin, feed)
+    query = Query(way(twin, feed), maxBuckets="32", maxPages="1")
+    begin = query._reader.initialOffset()
+    query.batch()
+    feeds.fill(twin, feed, 3, begin=10)
+    feeds.projected(twin, feed)
+    feeds.trim(twin, feed, 4)
+
+    rows = query.again(begin)
+    rows += [row for batch in query.all() for row in batch]
+
+    assert rows[0]["event"] == "reset"
+    assert folded([row["line"] for row in rows[1:]]) == folded(_latest(twin, feed))
+
+
 def test_a_stream_is_of_the_log(twin: Twin, feed: str) -> None:
     """A state that is read forever is a copy followed by the log."""
     with pytest.raises(WrongOption, match="option what: must be log in a stream"):
         Query(tables(twin, feed), what="state")
     with pytest.raises(WrongOption, match="option start: must be copy, oldest, now or"):
         Query(tables(twin, feed), start="then").batch()
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from tests.spark_session import session
-from tests.unit.spark.test_streaming import query, writing
-from tidings.spark import register
-
-def write(frame, batch):
-    writing(sys.argv[1])(frame, batch)
-    if batch == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-with session(Path(sys.argv[1], "spark")) as spark:
-    register(spark)
-    query(spark, sys.argv[1], sys.argv[2], sys.argv[3], write).awaitTermination()
-"""
-
-
-def writing(folder: str) -> Callable[[DataFrame, int], None]:
-    """
-    Return a store that knows a batch by its number: it writes it whole, over an earlier attempt.
-    """
-
-    def write(frame: DataFrame, batch: int) -> None:
-        rows = [row.cursor for row in frame.collect()]
-        with Path(folder, "tries").open("a") as tries:
-            tries.write(f"{batch}\n")
-        Path(folder, f"part-{batch}").write_text(json.dumps(rows))
-
-    return write
-
-
-def query(spark: SparkSession, folder: str, url: str, feed: str, write: Any) -> Any:
-    options = {"url": url, "feed": feed, "start": "oldest", "maxPages": "2", "partitions": "2"}
-    frame = spark.readStream.format("tidings").options(**options).option("columns", "cursor").load()
-    asked = frame.writeStream.option("checkpointLocation", f"{folder}/checkpoint")
-    return asked.foreachBatch(write).start()
-
-
-def test_T25_killed_between_write_and_checkpoint_it_loses_nothing(
-    spark: SparkSession, twin: Twin, feed: str, tmp_path: Path
-) -> None:
-    """SIGKILL in a batch that is written and not committed: that batch alone comes again."""
-    ids = feeds.fill(twin, feed, 5)
-    folder = str(tmp_path)
-    arguments = [sys.executable, "-c", KILLED, folder, twin.url, feed]
-    killed = subprocess.Popen(
-        arguments,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-    )
-    assert killed.wait(120) == -signal.SIGKILL
-
-    running = query(spark, folder, twin.url, feed, writing(folder))
-    running.processAllAvailable()
-    running.stop()
-
-    parts = [json.loads((tmp_path / f"part-{n}").read_text()) for n in range(3)]
-    assert [cursor for part in parts for cursor in sorted(part)] == ids
-    assert (tmp_path / "tries").read_text().split() == ["0", "1", "1", "2"]
