@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from tidings.client.address import FIELDS
 from tidings.client.consumer import Consumer, Delivery
 from tidings.client.errors import ClientError, Lost, Refused, Unwritten
-from tidings.client.events import RESET, Event, is_copied
+from tidings.client.events import LIVE, RESET, Event, is_copied
 from tidings.client.feed_api import Answer, NamedConsumers
 from tidings.client.reconnect import Transport
 from tidings.client.retries import Closing, repeat
@@ -194,8 +194,11 @@ class Worker(Closing):
     when `write` returns. Messages that a crashed or failed worker had started are passed one at a
     time. A `reset` is passed alone, before a copy of everything. `fence` grows with each lease, so
     that a store can refuse the writes of an earlier worker. *on_held* is called whenever a request
-    for the lease finds that another worker still holds the consumer. Failed requests are repeated
-    without end, unless *timeout_s* limits the time in which no attempt succeeds.
+    for the lease finds that another worker still holds the consumer. *on_log* is called once a
+    lease, after all rows of a copy were written and before the first message of the log. An error
+    of *on_log* is handled like an error of `write`, except that the copy stays unacknowledged.
+    Failed requests are repeated without end, unless *timeout_s* limits the time in which no attempt
+    succeeds.
 
     Raises:
         WrongUrl: *url* or *ws_url* is not a valid address.
@@ -215,13 +218,14 @@ class Worker(Closing):
         timeout_s: float | None = None,
         on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
         on_held: Callable[[str], None] = lambda reason: None,
+        on_log: Callable[[], None] = lambda: None,
     ) -> None:
         if bulk < 1:
             raise ValueError(f"bulk must be at least 1, not {bulk}")
         self._api = NamedConsumers(url, feed, password=password, timeout_s=timeout_s)
         self._timeout_s = timeout_s
         self._name, self._bulk = name, bulk
-        self._on_lost, self._on_held = on_lost, on_held
+        self._on_lost, self._on_held, self._on_log = on_lost, on_held, on_log
         self._worker = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._consumer = partial(
             Consumer,
@@ -281,7 +285,8 @@ class Worker(Closing):
                 session.release()
                 return
             with self._consumer(**session.filter, cursor=session.cursor) as consumer:
-                _Turn(session, consumer, write, self._bulk).run(self._must_stop)
+                turn = _Turn(session, consumer, write, self._bulk, on_log=self._on_log)
+                turn.run(self._must_stop)
             session.release()
 
     def _lease(self) -> Session | None:
@@ -340,15 +345,20 @@ class _Turn:
         write: Write,
         bulk: int,
         now_s: Callable[[], float] = time.monotonic,
+        on_log: Callable[[], None] = lambda: None,
     ) -> None:
         self._session, self._consumer, self._write, self._bulk = session, consumer, write, bulk
-        self._now_s = now_s
+        self._now_s, self._on_log = now_s, on_log
+        self._is_in_log = False  # True after `on_log`
+        self._is_live = False  # True if the feed has no more messages of a copy
         self._held: Delivery | None = None  # a message that was read for the next batch
         self._acknowledged = session.cursor
 
     def run(self, interrupted: Callable[[Session], bool]) -> None:
         while not interrupted(self._session):
             batch = self._batch()
+            if not self._is_in_log and (self._is_live if not batch else not _is_of_copy(batch[0])):
+                self._begin_log()
             if not batch:
                 self._report()
                 continue
@@ -356,6 +366,14 @@ class _Turn:
             if not interrupted(self._session):  # the answer to the report may require a stop
                 self._write_batch(batch)
         self._report()
+
+    def _begin_log(self) -> None:
+        try:
+            self._on_log()
+        except Exception as error:
+            self._session.fail("", str(error) or type(error).__name__)
+            raise
+        self._is_in_log = True
 
     def _report(self, **fields: str) -> None:
         """
@@ -384,7 +402,7 @@ class _Turn:
                 break
             until_s = until_s or self._now_s() + LINGER_S
             wait_s = max(0.0, until_s - self._now_s())
-            if batch and self._is_sent_alone(delivery):
+            if batch and (self._is_sent_alone(delivery) or self._ends_copy(batch, delivery)):
                 self._held = delivery
                 break
             batch.append(delivery)
@@ -403,7 +421,11 @@ class _Turn:
                 return delivery
             if delivery.is_operation and not self._session.acked(delivery.id):
                 return delivery
+            self._is_live = self._is_live or delivery.name == LIVE
             delivery.ack()
+
+    def _ends_copy(self, batch: list[Delivery], delivery: Delivery) -> bool:
+        return not self._is_in_log and _is_of_copy(batch[0]) and not _is_of_copy(delivery)
 
     def _is_sent_alone(self, delivery: Delivery) -> bool:
         return delivery.name == RESET or self._session.one_at_a_time(delivery.id)
@@ -416,6 +438,8 @@ class _Turn:
             raise
         for each in batch:
             each.ack()
+        if batch[0].name == RESET:
+            self._is_in_log = self._is_live = False
 
     def _fail(self, batch: list[Delivery], error: Exception) -> None:
         """Report the written messages of *batch*, and the message that failed with *error*."""
@@ -425,3 +449,7 @@ class _Turn:
         known = isinstance(error, Unwritten) or len(batch) == 1
         self._report()
         self._session.fail(batch[index].id if known else "", str(error) or type(error).__name__)
+
+
+def _is_of_copy(delivery: Delivery) -> bool:
+    return delivery.name == RESET or is_copied(delivery.id)

@@ -14,7 +14,7 @@ import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
-from pymongo import MongoClient, ReplaceOne
+from pymongo import MongoClient, ReadPreference, ReplaceOne
 from pymongo.change_stream import ChangeStream
 from pymongo.client_session import ClientSession
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure, WriteError
@@ -32,6 +32,7 @@ from tidings.pipelines.ownership import ADOPTED, FENCES, OURS, OwnedStore, Targe
 
 PORT = 27017
 ANSWER_MS = 60_000  # a batch fails if the server takes longer than this
+COUNT_MS = 3_600_000  # the limit of a count, which reads the whole collection
 GONE_S = 86_400  # the time for which the document of a deleted object is kept
 DOCUMENT_BYTES = 16 * 1024 * 1024  # MongoDB's limit for a document
 FIND_MS = 5_000  # the limit of the search for an available server
@@ -60,9 +61,9 @@ def collection_of(url: str, name: str) -> Dataset:
     return Dataset(datasets.server(url, "mongodb", PORT), f"{database_of(url)[0]}.{name}")
 
 
-def connect(url: str) -> MongoClient[Any]:
+def connect(url: str, answer_ms: int = ANSWER_MS) -> MongoClient[Any]:
     return MongoClient(
-        url, serverSelectionTimeoutMS=FIND_MS, socketTimeoutMS=ANSWER_MS, appname="tidings"
+        url, serverSelectionTimeoutMS=FIND_MS, socketTimeoutMS=answer_ms, appname="tidings"
     )
 
 
@@ -112,6 +113,14 @@ class MongoDB(OwnedStore):
             bool(fenced and not marked),
             lambda: int(objects.count_documents({})),
         )
+
+    def count(self) -> int:
+        with connect(self._url, COUNT_MS) as client:
+            objects = client[self._database].get_collection(
+                self._name, read_preference=ReadPreference.PRIMARY
+            )
+            gone = objects.count_documents({"gone": {"$exists": True}})
+            return int(objects.count_documents({})) - int(gone)
 
     def write(self, messages: list[Message], fence: int) -> None:
         """

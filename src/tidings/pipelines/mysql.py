@@ -8,7 +8,8 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -53,6 +54,8 @@ from tidings.pipelines.ownership import ADOPTED, FENCES, MARKS, OURS, OwnedStore
 ANSWER_S = 60  # the limit of a wait for a locked table, or for the next packet of the log
 PORT = 3306
 _OPTIONS = ("ssl_ca", "unix_socket")
+COUNT_S = 3600  # the limit of a count, which reads the whole table
+_LIMITS = ("max_statement_time", "max_execution_time")  # of a statement, in MariaDB and MySQL
 _OF_A_MESSAGE = (pymysql.DataError, pymysql.IntegrityError, TypeError, ValueError)
 
 # The columns `namespace` and `id` are binary, because a collation would treat 'a' and 'A', or 'a'
@@ -113,7 +116,7 @@ class MySQL(OwnedStore):
     def open(self, consumer: str) -> None:
         self._own(consumer)
         with self._open_connection().cursor() as cursor:
-            reason = self._claim(self._marks(cursor).target(str(self), self._table))
+            reason = self._claim(self.inspect())
             for statement in (_MAKE, _MAKE_FENCES, _MAKE_MARKS):
                 cursor.execute(statement.format(table=self._table))
             if reason == ADOPTED:
@@ -124,7 +127,19 @@ class MySQL(OwnedStore):
 
     def inspect(self) -> Target:
         with self._open_connection().cursor() as cursor:
-            return self._marks(cursor).target(str(self), self._table)
+            target = self._marks(cursor).target(str(self), self._table)
+            return replace(target, count=self.count)
+
+    def count(self) -> int:
+        with (
+            closing(pymysql.connect(**self._server, read_timeout=COUNT_S)) as connection,
+            connection.cursor() as cursor,
+        ):
+            for limit in _LIMITS:
+                with suppress(pymysql.OperationalError):  # the variable of the other server
+                    cursor.execute(f"SET SESSION {limit} = 0")
+            cursor.execute(f"SELECT count(*) FROM {self._table}")
+            return int(cursor.fetchall()[0][0])
 
     def write(self, messages: list[Message], fence: int) -> None:
         connection = self._open_connection()

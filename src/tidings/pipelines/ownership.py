@@ -99,6 +99,10 @@ class OwnedStore:
         """Return the target without changing it; None if it depends on the messages."""
         raise NotImplementedError
 
+    def count(self) -> int | None:
+        """Return the number of objects in the target; None if the store does not count them."""
+        return None
+
     def verdict(self) -> str:
         """
         Return in a sentence what a start would do with the target.

@@ -317,22 +317,32 @@ class Branch:
                 message = result
         return message
 
-    def write(self, messages: list[Message], fence: int) -> int:
+    def write(
+        self,
+        messages: list[Message],
+        fence: int,
+        on_written: Callable[[list[Message]], None] = lambda messages: None,
+    ) -> int:
         """
         Transform and write *messages*; return the number of operations written.
+
+        *on_written* is called with the transformed messages that the store has written.
 
         Raises:
             Unwritten: a function or the store rejected the message at the error's *index*.
         """
         kept, failure = self._transform_all(messages)
+        made = [message for _, message in kept]
         try:
-            if kept:
-                self.sink.write([message for _, message in kept], fence)
+            if made:
+                self.sink.write(made, fence)
+                on_written(made)
         except Unwritten as error:
+            on_written(made[: error.index])
             raise Unwritten(kept[error.index][0], error.reason) from None
         if failure is not None:
             raise failure
-        return sum(not message.is_command for _, message in kept)
+        return sum(not message.is_command for message in made)
 
     def _transform_all(
         self, messages: list[Message]

@@ -7,7 +7,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby, islice
 from select import select
@@ -112,7 +112,11 @@ class Postgres(OwnedStore):
 
     def inspect(self) -> Target:
         with self._transaction() as cursor:
-            return self._target(cursor)
+            return replace(self._target(cursor), count=self.count)
+
+    def count(self) -> int:
+        with self._transaction() as cursor:
+            return self._target(cursor).count()
 
     def write(self, messages: list[Message], fence: int) -> None:
         with blame_message(messages, *_OF_A_MESSAGE), self._transaction() as cursor:

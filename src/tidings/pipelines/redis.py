@@ -95,6 +95,11 @@ class Redis(OwnedStore):
             lambda: int(client.hlen(self._key) if is_hash else client.exists(self._key)),
         )
 
+    def count(self) -> int:
+        assert self._client is not None
+        found: Any = self._client.hlen(self._key)
+        return int(found)
+
     def write(self, messages: list[Message], fence: int) -> None:
         """
         Write the messages with one call of the script.

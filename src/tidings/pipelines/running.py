@@ -15,6 +15,7 @@ from tidings.client.poster import Poster
 from tidings.client.retries import Backoff
 from tidings.client.worker import Message as Delivered
 from tidings.client.worker import Worker, is_entry
+from tidings.pipelines.copies import CopyCount, CopyDiffers
 from tidings.pipelines.documents import digest
 from tidings.pipelines.feed import objects_of
 from tidings.pipelines.ingest_source import Batch, Digests, append, owned, owner_tag
@@ -178,6 +179,7 @@ class SinkWorker:
         self._worker: Worker | None = None
         self._reconnect = Reconnect()
         self._refused = ""  # event id of the rejected message; "" if it is from a copy
+        self._copy = CopyCount()
 
     def stop(self) -> None:
         if self._worker is not None:
@@ -239,6 +241,7 @@ class SinkWorker:
             bulk=self._branch.bulk,
             worker=self._worker_name,
             on_held=self._on_held,
+            on_log=self._check_copy,
         )
 
     def _register(self) -> None:
@@ -264,14 +267,22 @@ class SinkWorker:
         self.progress.state = "running"
         self._refused = ""
         messages = [message_of(each) for each in batch]
+        self._copy.hold(self._worker.fence)
         try:
-            written = self._branch.write(messages, self._worker.fence)
+            written = self._branch.write(messages, self._worker.fence, self._copy.add)
         except Unwritten as error:
             refused = batch[error.index].id
             self._refused = refused if is_entry(refused) else ""
             raise
         # A `reset` does not count as progress, because each attempt may start a copy again.
         self.progress.count(sum(not each.is_command for each in messages), written)
+
+    def _check_copy(self) -> None:
+        assert self._worker is not None
+        self._copy.hold(self._worker.fence)
+        sink = self._branch.sink
+        if isinstance(sink, OwnedStore):
+            self._copy.check(str(sink), self.consumer, sink.count)
 
     def _on_held(self, reason: str) -> None:
         self.progress.state, self.progress.error = "standing by", reason
@@ -328,7 +339,7 @@ def _once(work: Work, stopping: threading.Event, say: Say) -> bool:
         progress = work.progress
         progress.failures += 1
         # After these errors, the feed or the store would reject the same request again.
-        is_final = isinstance(error, (FellOff, Refused, NotOurs))
+        is_final = isinstance(error, (FellOff, Refused, NotOurs, CopyDiffers))
         progress.state = "failed" if is_final else "failing"
         progress.error = _text(error)
         say("error", path=progress.name, error=progress.error)

@@ -29,6 +29,7 @@ from tidings.pipelines.ownership import OwnedStore, Target
 
 EMPTY_BATCH = 1000  # documents that one request deletes; only their ids are sent
 ANSWER_S = 60  # a bulk request that takes longer fails, and its batch is retried
+COUNT_S = 3600  # the limit of a count, which reads the whole index
 EMPTY_ROUNDS = 5  # attempts to empty an index; one is enough if no other program writes to it
 # The server measures the age of a deletion with a clock that advances every 200 ms.
 FORGET_S = 0.5
@@ -96,6 +97,13 @@ class Search(OwnedStore):
     def inspect(self) -> Target | None:
         self._connect()
         return self._target(self._index) if self._is_one else None
+
+    def count(self) -> int | None:
+        """Count the documents; return None if an index has no mark, because it may be another's."""
+        if self._unmarked:
+            return None
+        self._refresh(self._pattern)
+        return sum(self._count(index) for index in self._marked_indices())
 
     def _connect(self) -> None:
         auth = {"http_auth": self._auth} if self._auth else {}
@@ -299,8 +307,18 @@ class Search(OwnedStore):
         )
 
     def _count(self, index: str) -> int:
+        """
+        Count the documents of *index*, even if the cluster limits the time of a search.
+
+        Raises:
+            TransportError: a shard did not answer.
+        """
         assert self._client is not None
-        return int(self._client.count(index=index)["count"])
+        params = {"track_total_hits": "true", "allow_partial_search_results": "false"}
+        found = self._client.search(
+            index=index, size=0, params={**params, "timeout": "-1"}, request_timeout=COUNT_S
+        )
+        return int(found["hits"]["total"]["value"])
 
     def _sample(self, index: str) -> list[dict[str, Any]]:
         """Return some documents of *index* with their versions; none if the index is missing."""

@@ -236,6 +236,10 @@ def test_data_of_an_unknown_origin_are_refused_until_they_are_adopted(kind: Kind
     """
     kind.fill(url, "theirs", 4)
     sink = kind.sink(url, "theirs")
+    sink.assign(OURS)
+    with pytest.raises(NotOurs, match=r"theirs.* 4 .*unknown origin.*--adopt s=4"):
+        sink.verdict()
+    sink.close()
     for owner in (OURS, Owner("p.s", FEED, adopt=3)):
         refused(sink, owner, r"theirs.* 4 .*unknown origin.*--adopt s=4")
     assert kind.rows(url, "theirs") == 4
