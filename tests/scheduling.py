@@ -15,10 +15,15 @@ if TYPE_CHECKING:
 # A conftest that makes one thing for all files of its folder: a twin, a Spark session, templates.
 _FOR_MANY_FILES = re.compile(r'scope="(session|package)"')
 _TESTS = Path(__file__).parent
-TOGETHER = frozenset(
-    f"tests/{conftest.parent.relative_to(_TESTS).as_posix()}"
-    for conftest in _TESTS.glob("*/**/conftest.py")
-    if _FOR_MANY_FILES.search(conftest.read_text())
+# The servers of these folders start in seconds, and two workers take half as long with two of each.
+_BY_FILE = {"tests/unit/pipelines"}
+TOGETHER = (
+    frozenset(
+        f"tests/{conftest.parent.relative_to(_TESTS).as_posix()}"
+        for conftest in _TESTS.glob("*/**/conftest.py")
+        if _FOR_MANY_FILES.search(conftest.read_text())
+    )
+    - _BY_FILE
 )
 
 # The longest first, some minutes to one: begun at the end, it would run while others idle.

@@ -68,7 +68,7 @@ def running_opensearch(folder: Path) -> Iterator[str]:
     port = _free_port()
     # The runner adds the number of its node to the port it is given.
     options = ["-basePath", str(folder), "-numOfNode", "1", "-baseHttpPort", str(port - 1)]
-    options += ["-clusterName", "tests", "-useLogger"]
+    options += ["-clusterName", f"tests{port}", "-useLogger"]  # two of one name would join
     with _running(OPENSEARCH.java(_OPENSEARCH_MAIN, *options), port, folder / "log") as url:
         yield url
 

@@ -133,7 +133,7 @@ def test_a_batch_ends_if_a_table_is_locked(database: str, monkeypatch: pytest.Mo
     """The limit of a statement holds for its transaction only."""
     store = Postgres(database, "locked")
     store.open("p.table")
-    monkeypatch.setattr(postgres, "WRITE_TIMEOUT_MS", 200)
+    monkeypatch.setattr(postgres, "_TIMEOUT", b"SET LOCAL statement_timeout = 200")
     with psycopg.connect(database) as other:
         other.execute("LOCK TABLE locked")
         with pytest.raises(psycopg.errors.QueryCanceled):
