@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from click.testing import CliRunner
 
 from tests.unit.core.scene import line
@@ -113,6 +114,15 @@ def test_columns_of_a_type(scene: Scene) -> None:
     sql = "SELECT v.title, u.city FROM video v, user u WHERE v.id = 'a' AND u.city IS NOT NULL"
     asked = CliRunner().invoke(main, ["tables", "query", sql, *lake])
     assert json.loads(asked.stdout) == {"title": "x", "city": "Bonn"}
+
+
+@pytest.mark.xfail(strict=True, reason="the value is written, and Python has no year 10000")
+def test_a_time_that_readers_cannot_have_stays_in_the_data(scene: Scene) -> None:
+    data = {"published": "10000-01-01T00:00:00Z"}
+    scene.put(kept(1, line("a", data=data)))
+    scene.follow(COLUMNS)
+    (row,) = readers.arrow(scene, "main_type_video").to_pylist()
+    assert (row["published"], json.loads(row["data"])) == (None, data)
 
 
 def test_a_type_that_is_named_later_has_all_its_objects(scene: Scene) -> None:
