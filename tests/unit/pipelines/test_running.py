@@ -263,7 +263,7 @@ def killed_at_any_time(pipe: Pipe, kept: Sequence[RealStore], file: Path) -> Non
 def test_killed_at_any_time_every_store_ends_equal_to_the_state(
     pipe: Pipe, stores: Sequence[RealStore], tmp_path: Path
 ) -> None:
-    """Files and all stores that the machine has; those of test_search.py take long to start."""
+    """Files and a store of each kind; those of test_search.py take long to start."""
     folder = tmp_path / "objects"
     files = RealStore("files", f"Parquet({str(folder)!r})", partial(files_of, folder))
     killed_at_any_time(pipe, [files, *stores], tmp_path / "pipeline.py")
