@@ -37,14 +37,18 @@ _AFTER_S_MAX = 32.0  # the longest delay that a server can ask for
 
 def stop_on_signals(stop: Callable[[], None], *, within_s: float | None = None) -> None:
     """
-    Call *stop* on the first Ctrl-C, SIGTERM or SIGHUP; a second one ends the process.
+    Call *stop* on the first Ctrl-C, SIGTERM or SIGHUP; a second signal ends the process at once.
 
     The process ends *within_s* at the latest, even if it waits for a pipe that is not read. A
     SIGHUP that is ignored stays ignored, so that `nohup` has an effect.
     """
+    received = list[int]()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
+        received.append(number)
+        if len(received) > 1:
+            signal.raise_signal(number)
         if within_s is not None:
             end = threading.Timer(within_s, signal.raise_signal, (number,))
             end.daemon = True
