@@ -45,7 +45,7 @@ class Poster(Closing):
         timeout_s: float | None = None,
         attempts_max: int = ATTEMPTS_MAX,
         on_retry: Callable[[Lost, float], None] = lambda lost, delay_s: None,
-        wait: Callable[[float], None] = time.sleep,
+        wait: Callable[[float], object] = time.sleep,
     ) -> None:
         self._api = FeedApi(url, feed, password=password, timeout_s=timeout_s)
         self._timeout_s = timeout_s

@@ -34,7 +34,7 @@ _FENCE_LOST = "fence_lost"
 _UNKNOWN_PARKED = "unknown_parked"
 BULK = 500  # half of the largest page; most stores accept a few hundred messages at once
 LINGER_S = 0.2  # the wait of a batch's first message for others; a longer wait would be noticeable
-IDLE_S = 1.0  # an idle worker notices within this time that it has to stop
+IDLE_S = 0.5  # an idle worker notices within this time that it has to stop
 PAUSE_S = 5.0  # the pause between requests of a paused or waiting worker; a lease is longer
 DRAIN_S = 30.0  # how long `close` waits for the batch that is being written
 _HELD = "consumer_held"
@@ -238,6 +238,7 @@ class Worker(Closing):
             timeout_s=timeout_s,
         )
         self.fence = 0
+        self._session: Session | None = None
         self._closed, self._stopped = threading.Event(), threading.Event()
         self._stopped.set()
 
@@ -268,6 +269,18 @@ class Worker(Closing):
         """Make `run` end after the current batch. A signal handler may call this method."""
         self._closed.set()
 
+    def pause(self, delay_s: float) -> None:
+        """
+        Wait within *write*, and keep the lease.
+
+        Raises:
+            Overtaken: the lease is lost, or the worker was stopped. *write* must pass this error
+                on; the batch then counts as unwritten, and not as failed.
+        """
+        if self._closed.wait(delay_s) or self._session is None:
+            raise Overtaken
+        self._session.acknowledge()
+
     def close(self) -> None:
         """End `run`; wait up to 30 seconds for the current batch to be acknowledged."""
         self.stop()
@@ -275,19 +288,24 @@ class Worker(Closing):
         self._api.close()
 
     def _work(self, write: Write) -> None:
-        session = self._lease()
+        session = self._session = self._lease()
         if session is None:
             return
         with session:
-            while session.paused and not self._closed.wait(PAUSE_S):
-                session.acknowledge()
-            if self._closed.is_set() or not self._send_again(session, write):
-                session.release()
-                return
+            try:
+                self._work_with(session, write)
+            except Overtaken:
+                if not self._closed.is_set():
+                    raise
+            session.release()
+
+    def _work_with(self, session: Session, write: Write) -> None:
+        while session.paused and not self._closed.wait(PAUSE_S):
+            session.acknowledge()
+        if not self._closed.is_set() and self._send_again(session, write):
             with self._consumer(**session.filter, cursor=session.cursor) as consumer:
                 turn = _Turn(session, consumer, write, self._bulk, on_log=self._on_log)
                 turn.run(self._must_stop)
-            session.release()
 
     def _lease(self) -> Session | None:
         """Wait for the lease and return it, or None if the worker is closed in the meantime."""
@@ -323,6 +341,8 @@ class Worker(Closing):
                 return False
             try:
                 write([Message(wanted, message["event"], message["data"])])
+            except Overtaken:
+                raise
             except Exception as error:  # noqa: BLE001 the caller's code may raise anything
                 session.fail(wanted, str(error))
             else:
@@ -433,6 +453,8 @@ class _Turn:
     def _write_batch(self, batch: list[Delivery]) -> None:
         try:
             self._write([Message(each.id, each.name, each.data) for each in batch])
+        except Overtaken:
+            raise
         except Exception as error:
             self._fail(batch, error)
             raise
