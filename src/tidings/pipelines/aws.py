@@ -25,22 +25,14 @@ from tidings.pipelines.bodies import Entry, EntryStore
 from tidings.pipelines.documents import PLAIN, Messages, Read
 from tidings.pipelines.files import S3, SOME, is_part, name_of
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, ReaderState, batches
-from tidings.pipelines.messages import Busy, Message, Overtaken, WrongPipeline
+from tidings.pipelines.messages import Busy, Message, Overtaken, Verdict, WrongPipeline
+from tidings.pipelines.refusals import of_code
 
 SOURCE = "tidings.feed"  # the field `Source` of the feed's events on a bus
 STATUS_SOURCE = "tidings.pipeline"  # the field `Source` of events about a pipeline
 TRIES = 4  # attempts to send an entry that the service throttles, within about 15 s
 _PATIENCE = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard"})
 _STATUS_PATIENCE = Config(connect_timeout=5, read_timeout=5, retries={"total_max_attempts": 2})
-_BUSY = frozenset(
-    (
-        "InternalException",
-        "InternalFailure",
-        "KMSThrottlingException",
-        "ProvisionedThroughputExceededException",
-        "ThrottlingException",
-    )
-)
 _MISSING, _THERE = 404, 412
 QUEUE_RULE = ("url must be that of a queue, https://...", re.compile(r"https?://[^/]+/.+"))
 _GROUP = re.compile(r"[!-~]{1,128}")  # matches valid group ids of SQS and SNS
@@ -124,7 +116,7 @@ class _Store(EntryStore):
             if left == 1:
                 raise Busy(f"{self}: {busy[0].reason}")
             call = [each.entry for each in busy]
-            time.sleep(backoff.next_s())
+            self.wait(backoff.next_s(), busy[0].reason)
         if refused:
             first = min(refused, key=lambda each: each.entry.index)
             raise Unwritten(first.entry.index, first.reason)
@@ -222,7 +214,11 @@ class _Aligned(_Store):
 
     def _failures(self, call: Sequence[Entry], results: list[dict[str, Any]]) -> list[_Failure]:
         return [
-            _Failure(entry, _reason(each, "ErrorCode", "ErrorMessage"), each["ErrorCode"] in _BUSY)
+            _Failure(
+                entry,
+                _reason(each, "ErrorCode", "ErrorMessage"),
+                of_code("AWS", each["ErrorCode"]) is Verdict.PASSES,
+            )
             for entry, each in zip(call, results, strict=True)
             if each.get("ErrorCode")
         ]
@@ -436,7 +432,7 @@ def _status(error: ClientError) -> int:
     return int(error.response["ResponseMetadata"]["HTTPStatusCode"])
 
 
-WAIT_S = 5  # the time that one request waits for a message
+WAIT_S = 1  # the time that one request waits for a message; a stop of the run waits for it
 FILL_S = 0.3  # the time limit for requesting more messages after the first messages of a batch
 HIDDEN_S = 300  # the visibility timeout; it is long, because a post may take two minutes
 # The reader's state has the ids of messages that may be delivered again, at most this many. The

@@ -16,7 +16,8 @@ from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.events import Event
 from tidings.core.model.operations import to_canonical_json
 from tidings.pipelines.files import line_of
-from tidings.pipelines.messages import Message, WrongPipeline
+from tidings.pipelines.messages import Message, Verdict, WrongPipeline
+from tidings.pipelines.refusals import verdict
 
 _DIGEST_CHARS = 32  # 128 bits, so that digests are unique among all messages of all feeds
 SLOT_BITS = PAGE_END.bit_length()
@@ -45,19 +46,21 @@ def until_refused(
 
 
 @contextmanager
-def blame_message(messages: Sequence[Message], *errors: type[Exception]) -> Iterator[None]:
+def blame_message(messages: Sequence[Message]) -> Iterator[None]:
     """
-    Raise `Unwritten` for the message if a batch of one message fails with one of *errors*.
+    Raise `Unwritten` for the message if a batch of one message fails with an error of a message.
 
-    Stores that write a batch completely or not at all use this function.
+    Stores that do not learn which message of a batch caused an error use this function. A client
+    raises `TypeError` or `ValueError` for a value that it cannot encode.
 
     Raises:
         Unwritten: the batch has only one message, so this message caused the error.
     """
     try:
         yield
-    except errors as error:
-        if len(messages) > 1:
+    except Exception as error:
+        is_own = isinstance(error, TypeError | ValueError) or verdict(error) is Verdict.MESSAGE
+        if len(messages) > 1 or not is_own:
             raise
         raise Unwritten(0, f"{type(error).__name__}: {error}") from error
 
@@ -151,7 +154,14 @@ class Entry:
         }
 
 
-class EntryStore:
+class PatientStore:
+    """The base of stores that wait within `write`, by `wait`, which a run replaces."""
+
+    def wait(self, delay_s: float, reason: str = "") -> None:
+        time.sleep(delay_s)
+
+
+class EntryStore(PatientStore):
     """
     A sink that encodes messages as entries. A subclass sends the entries.
 

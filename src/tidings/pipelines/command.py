@@ -279,6 +279,7 @@ def _parse_adopted(
     callback=_parse_adopted,
     help="Take over the target of a store, which has this number of rows; repeatable.",
 )
+@click.option("--fail-fast", is_flag=True, help="End as soon as a store or reader has failed.")
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -291,6 +292,7 @@ def run(
     lineage: bool,
     worker: str,
     adopted: dict[str, int],
+    fail_fast: bool,
 ) -> None:
     """
     Run FILE until Ctrl-C or SIGTERM.
@@ -298,7 +300,8 @@ def run(
     The feed keeps the position of each store, as a consumer named PIPELINE.STORE, which
     `tidings consumers list` shows. If the command is killed, the next run resumes at these
     positions. A store that keeps failing is stopped; the other stores continue, and the exit code
-    is 1. A store that was reached once and becomes unavailable is retried until it is available.
+    is 1. A store that was reached once and becomes unavailable, or refuses for a reason that
+    passes, is `waiting`, and is retried until it is available.
 
     A store marks its target, and refuses a target of another pipeline, or with data of an unknown
     origin. With --adopt, it takes over such a target once; the next copy replaces its contents.
@@ -321,7 +324,9 @@ def run(
     with emitter(
         as_json=as_json, url=events_url, bus=events_bus, emf=emf, lineage=lineage_of
     ) as send:
-        runner = Runner(made, send, attempts=attempts, worker=worker, adopt=adopted)
+        runner = Runner(
+            made, send, attempts=attempts, worker=worker, adopt=adopted, fail_fast=fail_fast
+        )
         stop_on_signals(runner.stop)
         well = _run_with_table(runner) if not lines and sys.stdout.isatty() else runner.run()
     for each in runner.progress if not lines else ():
@@ -353,7 +358,7 @@ def _table(runner: Runner) -> Table:
     table = Table(*_COLUMNS)
     for each in runner.progress:
         counts = (f"{each.records:,}", f"{each.batches:,}", f"{each.failures:,}")
-        table.add_row(each.name, each.state, *counts, Text(plain(each.error)))
+        table.add_row(each.name, each.state, *counts, Text(plain(each.shown)))
     return table
 
 

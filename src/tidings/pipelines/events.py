@@ -19,7 +19,9 @@ from tidings.pipelines.running import READS, EventSink
 ANSWER_S = 5.0  # time limit of a post; short, because an unavailable receiver delays the pipeline
 NAMESPACE = "Tidings/Pipelines"  # the namespace of the metrics in CloudWatch
 _ACCEPTED = (200, 201)
-_COUNTS = ("records", "batches", "failures")
+# The metrics, with their units. Only readers of PostgreSQL have `retained_bytes`.
+_UNITS = {"records": "Count", "batches": "Count", "failures": "Count"}
+_UNITS |= {"waiting_s": "Seconds", "retained_bytes": "Bytes"}
 
 _log = logging.getLogger("tidings.pipelines")
 
@@ -70,7 +72,7 @@ def to_embedded_metrics(event: dict[str, Any]) -> dict[str, Any]:
     made = {
         "Namespace": NAMESPACE,
         "Dimensions": [["name", "path"]],
-        "Metrics": [{"Name": name, "Unit": "Count"} for name in _COUNTS],
+        "Metrics": [{"Name": name, "Unit": _UNITS[name]} for name in _UNITS if name in event],
     }
     return {**event, "_aws": {"Timestamp": event["ts"], "CloudWatchMetrics": [made]}}
 
@@ -98,7 +100,7 @@ def _print(event: dict[str, Any]) -> None:
 
 
 def _log_event(event: dict[str, Any]) -> None:
-    level = logging.ERROR if event["kind"] in ("error", "parked") else logging.INFO
+    level = logging.ERROR if event["kind"] in ("alarm", "error", "parked") else logging.INFO
     _log.log(level, "%s", json.dumps(event, separators=(",", ":")))
 
 

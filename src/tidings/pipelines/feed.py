@@ -6,24 +6,29 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from tidings.client.errors import Lost
+from tidings.client.errors import Lost, Refused
 from tidings.client.feed_api import NamedConsumers, Objects
 from tidings.client.poster import Poster
 from tidings.core.model import cursors
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
+from tidings.pipelines.bodies import PatientStore, blame_message
 from tidings.pipelines.ingest_source import BATCH, owned, owner_tag
-from tidings.pipelines.messages import Message
+from tidings.pipelines.messages import Busy, Message, Verdict
 from tidings.pipelines.pipeline import Source
 
 CHECK_S = 0.5  # the time between two checks of the state
+_OF_A_MESSAGE = (400, 413, 422)  # the statuses of operations that a feed does not accept
 PROJECTED_S = 60.0  # the longest wait until the state includes all pages, normally 1 s
 
 
-def objects_of(source: Source, kind: str = "") -> Iterator[dict[str, Any]]:
+def objects_of(
+    source: Source, kind: str = "", wait: Callable[[float], object] = time.sleep
+) -> Iterator[dict[str, Any]]:
     """
     Yield the objects in the feed *source*, of the type *kind* or of all types.
 
@@ -37,14 +42,14 @@ def objects_of(source: Source, kind: str = "") -> Iterator[dict[str, Any]]:
             followers = {each["name"]: each for each in api.ask("GET", "status")["followers"]}
             if followers["state"]["lag_pages"] == 0:
                 break
-            time.sleep(CHECK_S)
+            wait(CHECK_S)
         else:
             raise Lost("the state of the feed does not reach the end of the log")
     with source.opened(Objects) as objects:
         yield from objects.all(kind)
 
 
-class Feed:
+class Feed(PatientStore):
     """
     A sink that posts operations to *feed* at *url*. Posting a batch again has no effect.
 
@@ -60,9 +65,17 @@ class Feed:
 
     def open(self, consumer: str) -> None:
         self._tag = owner_tag(consumer)
-        self._poster = self._source.opened(Poster)
+        # The caller repeats a request that fails, with the same key.
+        self._poster = self._source.opened(partial(Poster, attempts_max=1))
 
     def write(self, messages: list[Message], fence: int) -> None:
+        try:
+            with blame_message(messages):
+                self._write(messages)
+        except Lost as lost:
+            raise Busy(str(lost)) from lost
+
+    def _write(self, messages: list[Message]) -> None:
         start = 0
         for at, message in enumerate(messages):
             if message.is_command:
@@ -79,16 +92,22 @@ class Feed:
         if not isinstance(cursors.parse(messages[0].id), cursors.Place):
             text += self._copy  # a later copy has the same ids, but follows deletions
         operations = [{**each.data, "event": each.op, "type": each.namespace} for each in messages]
-        self._poster.post(
-            [owned(each, self._tag) for each in operations],
-            key=hashlib.sha256(text.encode()).hexdigest(),
-        )
+        try:
+            self._poster.post(
+                [owned(each, self._tag) for each in operations],
+                key=hashlib.sha256(text.encode()).hexdigest(),
+            )
+        except Refused as refused:
+            if refused.status not in _OF_A_MESSAGE:
+                raise
+            raise Busy(str(refused), Verdict.MESSAGE) from refused
 
     def _empty(self) -> None:
         """Delete the objects that this store has written, and that no other producer replaced."""
         assert self._poster is not None
         self._copy = secrets.token_hex()
-        found = (each for each in objects_of(self._source) if self._tag in each.get("tags", ()))
+        found = objects_of(self._source, wait=self.wait)
+        found = (each for each in found if self._tag in each.get("tags", ()))
         while batch := list(islice(found, BATCH)):
             self._poster.post(
                 [{"event": "delete", "type": each["type"], "id": each["id"]} for each in batch]

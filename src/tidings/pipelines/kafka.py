@@ -28,6 +28,7 @@ from tidings.pipelines.bodies import Entry, EntryStore
 from tidings.pipelines.documents import PLAIN, Messages, Read, until_wrong
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, ReaderState, batches
 from tidings.pipelines.messages import Busy, WrongPipeline
+from tidings.pipelines.refusals import of_code
 
 PORT = 9092
 ANSWER_S = 60  # a batch fails if the broker does not confirm it within this time
@@ -87,6 +88,7 @@ class Kafka(EntryStore):
             "queue.buffering.max.messages": 0,  # no limit, because only one batch is in flight
         }
         self._producer: Producer | None = None
+        self._is_away = False
 
     def open(self, consumer: str) -> None:
         """
@@ -96,7 +98,7 @@ class Kafka(EntryStore):
             KafkaException: no broker responds, the topic does not exist, or an option is unknown.
         """
         self._consumer = consumer
-        self._producer = Producer(self._options)
+        self._producer = Producer({**self._options, "error_cb": self._on_error})
         if _NAMESPACE not in self._topic:
             partitions_of(self._producer, self._topic)
 
@@ -125,10 +127,28 @@ class Kafka(EntryStore):
             except KafkaException as error:
                 failures.append(_Failure(entry, error.args[0], True))
                 break
-        if self._producer.flush(ANSWER_S + 1):
-            raise Busy(f"{self}: no answer within {ANSWER_S} s")
+        self._flush(self._producer)
         if failures:
             self._refuse(min(failures, key=lambda each: each.entry.index))
+
+    def _flush(self, producer: Producer) -> None:
+        """
+        Wait until the broker has confirmed or refused all entries.
+
+        Raises:
+            Busy: no broker answers, or not within `ANSWER_S`.
+        """
+        self._is_away = False
+        for _ in range(ANSWER_S + 1):
+            if not producer.flush(1):
+                return
+            if self._is_away:
+                raise Busy(f"{self}: no broker answers")
+            self.wait(0)
+        raise Busy(f"{self}: no answer within {ANSWER_S} s")
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._is_away |= error.code() == KafkaError._ALL_BROKERS_DOWN
 
     def _refuse(self, failure: _Failure) -> None:
         entry, error, alone = failure
@@ -136,7 +156,7 @@ class Kafka(EntryStore):
         too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE and alone
         if too_large or (error.code() in _NO_TOPIC and _NAMESPACE in self._topic):
             raise Unwritten(entry.index, reason)
-        raise Busy(reason)
+        raise Busy(reason, of_code("Kafka", error.name()))
 
 
 def _note(

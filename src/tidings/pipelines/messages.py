@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,8 +15,25 @@ class WrongPipeline(Exception):
     """The pipeline or its data are invalid. The message says where and why."""
 
 
+class Verdict(StrEnum):
+    """What an error of a source or store means (`refusals`)."""
+
+    PASSES = "passes"
+    MESSAGE = "final for one message"
+    ALL = "final for all messages"
+    UNKNOWN = "unknown"
+
+
 class Busy(Exception):
-    """The store or source cannot be used now. The messages may nevertheless be valid."""
+    """
+    The store or source refused a request, not because of its messages.
+
+    Usually this passes; *verdict* is another one if the refusal has an error code of its own.
+    """
+
+    def __init__(self, reason: str, verdict: Verdict = Verdict.PASSES) -> None:
+        self.verdict = verdict
+        super().__init__(reason)
 
 
 class Overtaken(Exception):

@@ -17,7 +17,7 @@ from bson.timestamp import Timestamp
 from pymongo import MongoClient, ReadPreference, ReplaceOne
 from pymongo.change_stream import ChangeStream
 from pymongo.client_session import ClientSession
-from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure, WriteError
+from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
@@ -29,6 +29,7 @@ from tidings.pipelines.documents import DELETES_MAX, Keyed
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, ReaderState
 from tidings.pipelines.messages import Busy, Message, Overtaken, WrongPipeline, checked_table
 from tidings.pipelines.ownership import ADOPTED, FENCES, OURS, OwnedStore, Target
+from tidings.pipelines.refusals import of_code
 
 PORT = 27017
 ANSWER_MS = 60_000  # a batch fails if the server takes longer than this
@@ -37,9 +38,7 @@ GONE_S = 86_400  # the time for which the document of a deleted object is kept
 DOCUMENT_BYTES = 16 * 1024 * 1024  # MongoDB's limit for a document
 FIND_MS = 5_000  # the limit of the search for an available server
 _EXPIRY = "gone_1"  # the index on the deletion; a collection of another program does not have it
-_DUPLICATE_KEY, _INVALID = 11000, 121
-# Errors that a single message causes: a unique index or a validation rule of the user rejects it.
-_OF_A_MESSAGE = (_DUPLICATE_KEY, _INVALID)
+_DUPLICATE_KEY = 11000
 
 
 def database_of(url: str) -> tuple[str, str]:
@@ -136,7 +135,7 @@ class MongoDB(OwnedStore):
         if documents:
             self._check(fence)
             self._verify(self._mark())
-            with blame_message(messages, WriteError):
+            with blame_message(messages):
                 self._put(documents)
         if refusal is not None:
             raise refusal
@@ -258,8 +257,7 @@ def _is_there(failure: dict[str, Any]) -> bool:
 
 def _failure(failure: dict[str, Any]) -> Exception:
     """Return an error without the document, which the client's own error would show."""
-    reason = failure["errmsg"]
-    return WriteError(reason) if failure["code"] in _OF_A_MESSAGE else Busy(reason)
+    return Busy(failure["errmsg"], of_code("MongoDB", failure["code"]))
 
 
 LOOK_MS = 300  # the time to collect changes; it is short, so that a change is soon in the feed

@@ -56,7 +56,9 @@ PORT = 3306
 _OPTIONS = ("ssl_ca", "unix_socket")
 COUNT_S = 3600  # the limit of a count, which reads the whole table
 _LIMITS = ("max_statement_time", "max_execution_time")  # of a statement, in MariaDB and MySQL
-_OF_A_MESSAGE = (pymysql.DataError, pymysql.IntegrityError, TypeError, ValueError)
+# A batch is repeated if it waits for a row or table for longer, so that a stop has an effect.
+LOCK_S = 1
+_INIT = f"SET SESSION innodb_lock_wait_timeout = {LOCK_S}, lock_wait_timeout = {LOCK_S}"
 
 # The columns `namespace` and `id` are binary, because a collation would treat 'a' and 'A', or 'a'
 # and 'a ', as one object.
@@ -145,7 +147,7 @@ class MySQL(OwnedStore):
         connection = self._open_connection()
         connection.begin()
         try:
-            with blame_message(messages, *_OF_A_MESSAGE), connection.cursor() as cursor:
+            with blame_message(messages), connection.cursor() as cursor:
                 self._check(cursor, fence)
                 cursor.execute(_HOLD.format(table=self._table))
                 self._verify(self._marks(cursor).read())
@@ -185,7 +187,7 @@ class MySQL(OwnedStore):
         cursor.execute("SET SESSION lock_wait_timeout = %s", (MARK_WAIT_S,))
         with suppress(pymysql.Error):  # the right is missing, or the table is in use
             cursor.execute(*comment)
-        cursor.execute("SET SESSION lock_wait_timeout = DEFAULT")
+        cursor.execute(_INIT)
         marks.record(mark)  # last, because an altered table has another time of creation
 
     def _open_connection(self) -> pymysql.Connection[Any]:
@@ -197,6 +199,7 @@ class MySQL(OwnedStore):
         self._connection = pymysql.connect(
             **self._server,
             sql_mode="STRICT_ALL_TABLES",  # the server rejects values that it would truncate
+            init_command=_INIT,
             read_timeout=ANSWER_S,
             write_timeout=ANSWER_S,
         )
@@ -493,7 +496,9 @@ _WRITES = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO"
 # The log contains a transaction before its rows are visible. A query with a lock waits until the
 # rows are visible.
 _LOCKED = "LOCK IN SHARE MODE"
+READ_LOCK_S = 5  # a reader that waits longer for a row or table says so, and tries again
 _SESSION = (
+    f"SET SESSION innodb_lock_wait_timeout = {READ_LOCK_S}, lock_wait_timeout = {READ_LOCK_S}",
     "SET time_zone = '+00:00'",
     # At this level, a query with a lock locks rows, but not the gaps between them.
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",

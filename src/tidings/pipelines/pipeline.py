@@ -225,13 +225,18 @@ def _set(data: dict[str, Any], path: list[str], value: Any) -> None:
 
 Api = TypeVar("Api")
 STARTS = ("copy", "oldest", "now")
+Put = Callable[[list[Message], int], None]
 
 
 class Sink(Protocol):
     """A store. It must be idempotent, because the same messages may be written again."""
 
     def open(self, consumer: str) -> None:
-        """Connect, and create missing tables or files. *consumer* is the name of the writer."""
+        """
+        Connect, and create missing tables or files. *consumer* is the name of the writer.
+
+        A store is opened again after errors.
+        """
         ...
 
     def write(self, messages: list[Message], fence: int) -> None:
@@ -322,11 +327,13 @@ class Branch:
         messages: list[Message],
         fence: int,
         on_written: Callable[[list[Message]], None] = lambda messages: None,
+        put: Put | None = None,
     ) -> int:
         """
         Transform and write *messages*; return the number of operations written.
 
         *on_written* is called with the transformed messages that the store has written.
+        *put* is called instead of the `write` of the store.
 
         Raises:
             Unwritten: a function or the store rejected the message at the error's *index*.
@@ -335,7 +342,7 @@ class Branch:
         made = [message for _, message in kept]
         try:
             if made:
-                self.sink.write(made, fence)
+                (put or self.sink.write)(made, fence)
                 on_written(made)
         except Unwritten as error:
             on_written(made[: error.index])

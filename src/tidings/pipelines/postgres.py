@@ -39,10 +39,12 @@ from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, 
 from tidings.pipelines.ownership import ADOPTED, FENCES, MARKS, OURS, OwnedStore, TableMarks, Target
 
 PORT = 5432
-WRITE_TIMEOUT_MS = 60_000  # a batch fails if a statement takes longer, as on a locked table
-_TIMEOUT = f"SET LOCAL statement_timeout = {WRITE_TIMEOUT_MS}".encode()
+WRITE_TIMEOUT_MS = 60_000  # a batch is repeated if a statement takes longer
+# A batch is repeated if it waits for a lock for longer, so that a stop of the run has an effect.
+LOCK_TIMEOUT_MS = 500
+_TIMEOUT = f"""SET LOCAL statement_timeout = {WRITE_TIMEOUT_MS};
+    SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}""".encode()
 _SHOWN = ("host", "port", "dbname")
-_OF_A_MESSAGE = (psycopg.DataError, psycopg.IntegrityError, TypeError, ValueError)
 
 _MAKE = sql.SQL("""
     CREATE TABLE IF NOT EXISTS {table} (
@@ -119,7 +121,7 @@ class Postgres(OwnedStore):
             return self._target(cursor).count()
 
     def write(self, messages: list[Message], fence: int) -> None:
-        with blame_message(messages, *_OF_A_MESSAGE), self._transaction() as cursor:
+        with blame_message(messages), self._transaction() as cursor:
             self._check(cursor, fence)
             cursor.execute(_LOCK_TO_WRITE.format(**self._names))
             self._verify(self._marks(cursor).read())
@@ -372,6 +374,7 @@ def _end_of(commit: bytes) -> str:
 LOOK_S = 0.3  # the time between two reads of the slot, so that a change is soon in the feed
 CHANGES_MAX = 10_000  # changes per request; a larger transaction is still returned completely
 CHECK_S = 5  # the connection timeout of a check; an available server responds within 1 s
+CANCEL_S = 0.3  # the limit of a request to cancel a query; a stop of the run waits for it
 # The time between two releases of the server's log (`_release`) while only other tables change.
 RELEASE_S = 10.0
 _SLOT = re.compile(r"[a-z0-9_]{1,63}", re.ASCII)
@@ -418,6 +421,8 @@ _SYSTEM = """SELECT system_identifier::text AS system,
 _COMMITTED = """SELECT count(*) FROM pg_logical_slot_peek_binary_changes(
     %s, %s, NULL, 'proto_version', '1', 'publication_names', %s) WHERE data = %s"""
 _ADVANCE = "SELECT pg_replication_slot_advance(%s, %s)"
+_RETAINED = """SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint
+    FROM pg_replication_slots WHERE slot_name = %s"""
 
 # A query for the table, and for the other tables with its rows: its partitions, and the tables that
 # inherit from it.
@@ -638,6 +643,25 @@ class PostgresTable:
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+    def interrupt(self) -> None:
+        """End the current query, which may wait for a lock; any thread may call this method."""
+        if self._connection is not None:
+            self._connection.cancel_safe(timeout=CANCEL_S)
+
+    def retained_bytes(self, name: str) -> int | None:
+        """
+        Return the size of the log that the server keeps for the reader *name*; None if it is none.
+
+        Any thread may call this method, whatever the reader waits for.
+        """
+        if not self._follow:
+            return None
+        with closing(
+            psycopg.connect(self._dsn, autocommit=True, connect_timeout=CHECK_S)
+        ) as connection:
+            row = connection.execute(_RETAINED, (self._slot or _slot_of(name),)).fetchone()
+        return int(row[0]) if row else None
 
     def datasets(self) -> list[Dataset]:
         """Return the datasets of this source, for lineage."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -20,6 +20,8 @@ from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Reade
 from tidings.pipelines.messages import Busy, WrongPipeline
 
 ANSWER_S = 60  # a batch fails if the broker does not confirm it within this time
+BLOCKED_S = 0.5  # the time between two looks at a blocked connection; a stop is noticed at once
+CLOSE_S = 0.5  # a broker with an alarm does not answer that a connection is closed
 _NAMESPACE = "{namespace}"
 _RULE = "url must be amqp://user:password@host:5672/vhost, or amqps://"
 
@@ -65,7 +67,7 @@ class RabbitMQ(EntryStore):
         """
         self._consumer = consumer
         self.close()
-        self._publisher = _Publisher(self._parameters)
+        self._publisher = _Publisher(self._parameters, self.wait)
         if self._exchange or _NAMESPACE not in self._key:
             self._publisher.look_at(self._exchange, self._key)
 
@@ -127,7 +129,7 @@ class _Publisher:
     before it sends the next message.
     """
 
-    def __init__(self, parameters: pika.URLParameters) -> None:
+    def __init__(self, parameters: pika.URLParameters, wait: Callable[[float, str], None]) -> None:
         """
         Connect and open the channel.
 
@@ -136,6 +138,8 @@ class _Publisher:
         """
         # Disable heartbeats. Between batches the event loop does not run and could not answer them.
         parameters.heartbeat = 0
+        parameters.blocked_connection_timeout = None  # `publish` waits
+        self._wait, self._blocked = wait, ""
         self._channel: Any = None
         self._error: BaseException | None = None
         self._last = 0  # the delivery tag of the last published message
@@ -147,6 +151,8 @@ class _Publisher:
             on_open_error_callback=self._on_failure,
             on_close_callback=self._on_failure,
         )
+        self._connection.add_on_connection_blocked_callback(self._on_blocked)
+        self._connection.add_on_connection_unblocked_callback(self._on_blocked)
         self._await()
 
     def look_at(self, exchange: str, queue: str) -> None:
@@ -183,18 +189,26 @@ class _Publisher:
             self._last += 1
             self._unconfirmed.add(self._last)
         self._await()
+        while self._unconfirmed:
+            # The broker has an alarm. It keeps the messages, so they must not be sent again.
+            self._wait(BLOCKED_S, f"the broker blocks the connection: {self._blocked}")
+            self._await()
         return self._returned
 
     def close(self) -> None:
         if self._connection.is_open:
             self._connection.close()
-            self._connection.ioloop.call_later(ANSWER_S, self._connection.ioloop.stop)
+            self._connection.ioloop.call_later(CLOSE_S, self._connection.ioloop.stop)
             self._connection.ioloop.start()
 
     def _await(self) -> None:
         loop = self._connection.ioloop
         late = partial(self._on_failure, None, Busy(f"the broker did not respond for {ANSWER_S} s"))
-        timer = loop.call_later(ANSWER_S, late)
+        timer = (
+            loop.call_later(BLOCKED_S, loop.stop)
+            if self._blocked
+            else loop.call_later(ANSWER_S, late)
+        )
         loop.start()
         loop.remove_timeout(timer)
         if self._error is not None:
@@ -205,6 +219,10 @@ class _Publisher:
         channel.add_on_close_callback(self._on_failure)
         channel.add_on_return_callback(self._came_back)
         channel.confirm_delivery(self._on_confirm, callback=self._on_answer)
+
+    def _on_blocked(self, connection: Any, frame: Any) -> None:
+        self._blocked = getattr(frame.method, "reason", "")
+        self._connection.ioloop.stop()
 
     def _on_answer(self, frame: Any) -> None:
         self._connection.ioloop.stop()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tidings.client.errors import FellOff, Lost, Refused, Unwritten
@@ -15,15 +16,19 @@ from tidings.client.poster import Poster
 from tidings.client.retries import Backoff
 from tidings.client.worker import Message as Delivered
 from tidings.client.worker import Worker, is_entry
+from tidings.pipelines.bodies import PatientStore, object_of
 from tidings.pipelines.copies import CopyCount, CopyDiffers
 from tidings.pipelines.documents import digest
 from tidings.pipelines.feed import objects_of
 from tidings.pipelines.ingest_source import Batch, Digests, append, owned, owner_tag
-from tidings.pipelines.messages import READER, Away, WrongPipeline, message_of
+from tidings.pipelines.messages import READER, Away, Message, Verdict, WrongPipeline, message_of
 from tidings.pipelines.ownership import NotOurs, OwnedStore
 from tidings.pipelines.pipeline import UNKNOWN, Branch, Pipeline
+from tidings.pipelines.refusals import verdict
 
-ATTEMPTS = 3  # attempts to write a message; most temporary failures end before the last attempt
+ATTEMPTS = 3  # attempts to write a message; a failure with an unknown code may be temporary, too
+
+WAITING = "waiting"  # the state while an error passes, or the store or source is away
 
 Say = Callable[..., None]
 EventSink = Callable[[dict[str, Any]], None]
@@ -34,9 +39,10 @@ class Progress:
     """
     The state and the counters of a reader or a store.
 
-    *state* is starting, running, standing by, failing, failed, done or stopped. *records* is the
-    number of operations that were read, and *written* the number that were written, which is lower
-    if functions filter out operations.
+    *state* is starting, running, standing by, waiting, failing, failed, done or stopped. *records*
+    is the number of operations that were read, and *written* the number that were written, which is
+    lower if functions filter out operations. A waiting one waits for the reason *error*, since the
+    time *since*. *retained_bytes* is the log that a source's server keeps for the reader, if known.
     """
 
     name: str
@@ -46,12 +52,36 @@ class Progress:
     batches: int = 0
     failures: int = 0
     error: str = ""
+    since: str = ""
+    since_s: float = 0
+    retained_bytes: int | None = None
+    alarms: set[str] = field(default_factory=set)
+
+    @property
+    def waiting_s(self) -> int:
+        return int(time.monotonic() - self.since_s) if self.state == WAITING else 0
+
+    @property
+    def shown(self) -> str:
+        """Return *error*, with the time since when it is waited."""
+        return f"{self.error}, since {self.since}" if self.state == WAITING else self.error
+
+    def wait(self, error: str, say: Say) -> None:
+        """Begin to wait, or continue, for the reason *error*."""
+        if self.state != WAITING:
+            self.since, self.since_s = time.strftime("%Y-%m-%d %H:%M:%S%z"), time.monotonic()
+        if (self.state, self.error) != (WAITING, error):
+            say("waiting", path=self.name, error=error)
+        self.state, self.error = WAITING, error
+
+    def resume(self) -> None:
+        self.state, self.error = "running", ""
 
     def count(self, records: int, written: int | None = None) -> None:
         """
         Count a batch of *records* operations, of which *written* were written; None means all.
         """
-        self.state, self.error = "running", ""
+        self.resume()
         self.records += records
         self.written += records if written is None else written
         self.batches += 1
@@ -69,15 +99,16 @@ class Reconnect:
         Observe an attempt to open the connection, which is made within this context.
 
         Raises:
-            Away: the connection cannot be opened, but was open before. If it was never open, the
-                original error is raised, so that a wrong address or password counts as a failure.
+            Away: the connection cannot be opened, but was open before. If it was never open, or the
+                error is final, the original error is raised, so that a wrong address or password
+                counts as a failure.
         """
         try:
             yield
         except (FellOff, Refused, WrongPipeline):
             raise
         except Exception as error:
-            if not self.was_open:
+            if not self.was_open or verdict(error) is Verdict.ALL:
                 raise
             raise Away(_text(error)) from error
         self.was_open = True
@@ -95,11 +126,30 @@ class SourceWorker:
     source is read only then.
     """
 
-    def __init__(self, pipeline: Pipeline, name: str, at_end: Callable[[], bool]) -> None:
-        self._source, self._reader = pipeline.source, pipeline.readers[name]
+    refused = ""
+
+    def __init__(self, pipeline: Pipeline, name: str, at_end: Callable[[], bool], say: Say) -> None:
+        self._source, self._reader, self._say = pipeline.source, pipeline.readers[name], say
         self._name, self._is_at_end = pipeline.reader(name), at_end
         self.progress = Progress(f"{READS}{name}")
         self._reconnect = Reconnect()
+        self._is_appending = False
+
+    @property
+    def is_writing(self) -> bool:
+        """Return True if the feed is receiving a batch; False while it does not answer."""
+        return self._is_appending and self.progress.state != WAITING
+
+    def interrupt(self) -> None:
+        """End a query of the source that waits, for example for a lock."""
+        interrupt: Callable[[], None] | None = getattr(self._reader, "interrupt", None)
+        if interrupt is not None and not self._is_appending:
+            interrupt()
+
+    def measure(self) -> int | None:
+        """Return the size of the log that the source's server keeps for this reader, if known."""
+        retained: Callable[[str], int | None] | None = getattr(self._reader, "retained_bytes", None)
+        return retained(self._name) if retained is not None else None
 
     def once(self, stopping: threading.Event) -> None:
         """
@@ -113,12 +163,15 @@ class SourceWorker:
             self.progress.state = "standing by"
             if stopping.wait(CHECK_S):
                 return
-        self.progress.state = "running"
+        if self.progress.state != WAITING:
+            self.progress.resume()
         with self._reconnect.attempt():
             self._reader.open(self._name, self._state(), self._known)
         try:
             if self._append(stopping):
                 self.progress.state = "done"
+        except Lost as lost:
+            raise Away(str(lost)) from lost
         finally:
             self._reader.close()
 
@@ -131,15 +184,28 @@ class SourceWorker:
 
     def _append(self, stopping: threading.Event) -> bool:
         """Append the batches of the source; return True if the source was read to its end."""
-        with self._source.opened(Poster) as poster:
+        poster_of = partial(Poster, wait=stopping.wait, on_retry=self._on_retry)
+        with self._source.opened(poster_of) as poster:
             # With each iteration, the reader of a queue acknowledges the previous batch.
             for batch in self._reader.read():
+                if self.progress.state == WAITING:
+                    self.progress.resume()
                 if stopping.is_set():
                     return False
                 if batch.operations or batch.state:
-                    append(poster, self._name, self._with_owner(batch))
-                    self.progress.count(len(batch.operations))
+                    self._append_batch(poster, batch)
         return True
+
+    def _append_batch(self, poster: Poster, batch: Batch) -> None:
+        self._is_appending = True
+        try:
+            append(poster, self._name, self._with_owner(batch))
+        finally:
+            self._is_appending = False
+        self.progress.count(len(batch.operations))
+
+    def _on_retry(self, lost: Lost, delay_s: float) -> None:
+        self.progress.wait(str(lost), self._say)
 
     def _with_owner(self, batch: Batch) -> Batch:
         if not getattr(self._reader, "is_copy", False):
@@ -169,10 +235,10 @@ class SinkWorker:
     """
 
     def __init__(
-        self, pipeline: Pipeline, branch: Branch, worker: str, adopt: int | None = None
+        self, pipeline: Pipeline, branch: Branch, worker: str, say: Say, adopt: int | None = None
     ) -> None:
         self._pipeline, self._source, self._branch = pipeline, pipeline.source, branch
-        self._adopt = adopt
+        self._say, self._adopt = say, adopt
         self.consumer = pipeline.consumer(branch)
         self._worker_name = f"{worker}.{branch.name}" if worker else ""
         self.progress = Progress(branch.name)
@@ -180,28 +246,42 @@ class SinkWorker:
         self._reconnect = Reconnect()
         self._refused = ""  # event id of the rejected message; "" if it is from a copy
         self._copy = CopyCount()
+        self.refused = ""  # the rejected object, as TYPE/ID
+
+    @property
+    def is_writing(self) -> bool:
+        """Return True if the worker has the lease and does not wait; it ends after its batch."""
+        return self._worker is not None and self.progress.state == "running"
 
     def stop(self) -> None:
-        if self._worker is not None:
-            self._worker.stop()
+        worker = self._worker
+        if worker is not None:
+            worker.stop()
 
     def once(self, stopping: threading.Event) -> None:
         """Run the worker until it ends."""
+        self._open()
+        try:
+            with self._make_worker() as worker:
+                self._worker = worker
+                if not stopping.is_set():
+                    self.progress.resume()
+                    worker.run(self._write)
+        finally:
+            self._worker = None
+
+    def _open(self) -> None:
         with self._reconnect.attempt():
             sink = self._branch.sink
             if isinstance(sink, OwnedStore):
                 sink.assign(self._pipeline.owner(self._branch, self._adopt))
+            if isinstance(sink, PatientStore):
+                sink.wait = self._pause  # type: ignore[method-assign]
             # A consumer is registered only after its store has accepted the target, because it
             # would be the evidence that an earlier release has filled the target.
             sink.open(self.consumer)
             self._adopt = None
             self._register()
-        with self._make_worker() as worker:
-            self._worker = worker
-            if stopping.is_set():
-                return
-            self.progress.state = "running"
-            worker.run(self._write)
 
     def park(self) -> str:
         """
@@ -263,15 +343,17 @@ class SinkWorker:
                 api.register(self.consumer, {"from": source.start, **wanted})
 
     def _write(self, batch: Sequence[Delivered]) -> None:
-        assert self._worker is not None
-        self.progress.state = "running"
-        self._refused = ""
+        self.progress.resume()
+        self._refused = self.refused = ""
         messages = [message_of(each) for each in batch]
-        self._copy.hold(self._worker.fence)
+        named = [object_of(each) for each in messages]  # functions may change the messages
+        assert self._worker is not None
+        fence = self._worker.fence
+        self._copy.hold(fence)
         try:
-            written = self._branch.write(messages, self._worker.fence, self._copy.add)
+            written = self._branch.write(messages, fence, self._copy.add, self._put)
         except Unwritten as error:
-            refused = batch[error.index].id
+            refused, self.refused = batch[error.index].id, named[error.index]
             self._refused = refused if is_entry(refused) else ""
             raise
         # A `reset` does not count as progress, because each attempt may start a copy again.
@@ -283,6 +365,35 @@ class SinkWorker:
         sink = self._branch.sink
         if isinstance(sink, OwnedStore):
             self._copy.check(str(sink), self.consumer, sink.count)
+
+    def _put(self, messages: list[Message], fence: int) -> None:
+        """
+        Write *messages*; while the store refuses them for a reason that passes, repeat this.
+
+        The lease is kept in the meantime. The store is opened again before each attempt, because
+        another server may have its address now.
+        """
+        sink, backoff, is_open = self._branch.sink, Backoff(), True
+        while True:
+            try:
+                if not is_open:
+                    self._open()
+                sink.write(messages, fence)
+                return
+            except Exception as error:
+                if verdict(error) is not Verdict.PASSES:
+                    raise
+                self.progress.wait(_text(error), self._say)
+            with suppress(Exception):
+                sink.close()
+            is_open = False
+            self._pause(backoff.next_s())
+
+    def _pause(self, delay_s: float, reason: str = "") -> None:
+        assert self._worker is not None
+        if reason:
+            self.progress.wait(reason, self._say)
+        self._worker.pause(delay_s)
 
     def _on_held(self, reason: str) -> None:
         self.progress.state, self.progress.error = "standing by", reason
@@ -297,12 +408,12 @@ def run(work: Work, stopping: threading.Event, say: Say, attempts: int) -> None:
     try:
         while not stopping.is_set():
             before = progress.records
-            is_away = _once(work, stopping, say)
+            passes = _once(work, stopping, say)
             if stopping.is_set() or progress.state in ("failed", "done"):
                 break
             if progress.records > before:
                 tried, backoff = 0, Backoff()
-            tried += not is_away
+            tried += not passes
             if tried >= attempts:
                 if not _is_past(work, say):
                     progress.state = "failed"
@@ -327,23 +438,31 @@ def _is_past(work: Work, say: Say) -> bool:
     except Lost:
         return True
     if parked:
-        say("parked", path=work.progress.name, id=parked, error=work.progress.error)
+        named = {"object": work.refused, "error": work.progress.error}
+        say("parked", path=work.progress.name, id=parked, **named)
     return bool(parked)
 
 
 def _once(work: Work, stopping: threading.Event, say: Say) -> bool:
-    """Run *work* once, and report an error. Return True if a store or source is away (`Away`)."""
+    """Run *work* once, and report an error. Return True if the error passes (`refusals`)."""
+    progress = work.progress
     try:
         work.once(stopping)
     except Exception as error:  # noqa: BLE001 a store or a source may raise anything
-        progress = work.progress
+        means = verdict(error)
+        if means is Verdict.PASSES:
+            if not stopping.is_set():
+                progress.wait(_text(error), say)
+            with suppress(Exception):
+                work.close()
+            return True
         progress.failures += 1
         # After these errors, the feed or the store would reject the same request again.
         is_final = isinstance(error, (FellOff, Refused, NotOurs, CopyDiffers))
-        progress.state = "failed" if is_final else "failing"
+        progress.state = "failed" if is_final or means is Verdict.ALL else "failing"
         progress.error = _text(error)
-        say("error", path=progress.name, error=progress.error)
-        return isinstance(error, Away)
+        named = {"object": work.refused} if work.refused else {}
+        say("error", path=progress.name, error=progress.error, **named)
     return False
 
 
@@ -352,16 +471,23 @@ def _text(error: Exception) -> str:
 
 
 LOOK_S = 0.2  # the time between two updates of the progress in a terminal
-COUNTS = ("records", "written", "batches", "failures")
+COUNTS = ("records", "written", "batches", "failures", "waiting_s")
 METRICS_S = 5.0  # the time between two events `metrics`
+# After `stop`, parts that do not write end within this time, so that Ctrl-C has an effect at once.
+GRACE_S = 0.9
+MEASURE_S = 30.0  # the time between two requests for the retained log, each with a connection
+WAITING_ALARM_S = 300  # a failover and a restart end earlier; a longer wait needs an operator
+RETAINED_ALARM_BYTES = 1 << 30  # the log of hours on most servers, and early enough for small disks
+_STUCK = (WAITING, "failing")
 
 
 class Runner:
     """
     One run of a pipeline.
 
-    *send* is called with each event: `boot`, `metrics`, `error`, `parked` and `exit`. *adopt* has,
-    by store, the number of rows that a target of another owner must have to be taken over.
+    *send* is called with each event: `boot`, `metrics`, `waiting`, `alarm`, `error`, `parked` and
+    `exit`. *adopt* has, by store, the number of rows that a target of another owner must have to be
+    taken over. If *fail_fast*, the run ends as soon as a reader or a store has failed.
     """
 
     def __init__(
@@ -372,16 +498,19 @@ class Runner:
         attempts: int = ATTEMPTS,
         worker: str = "",
         adopt: Mapping[str, int] | None = None,
+        fail_fast: bool = False,
     ) -> None:
         self._pipeline, self._send, self._attempts = pipeline, send, attempts
-        self._stopping = threading.Event()
+        self._is_fail_fast, self._stopping = fail_fast, threading.Event()
         self._was_at_end = False
         rows = adopt or {}
         self._stores = [
-            SinkWorker(pipeline, branch, worker, rows.get(branch.name))
+            SinkWorker(pipeline, branch, worker, self._say, rows.get(branch.name))
             for branch in pipeline.branches
         ]
-        self._readers = [SourceWorker(pipeline, name, self._has_begun) for name in pipeline.readers]
+        self._readers = [
+            SourceWorker(pipeline, name, self._has_begun, self._say) for name in pipeline.readers
+        ]
         self._works: list[Work] = [*self._readers, *self._stores]
 
     @property
@@ -393,18 +522,28 @@ class Runner:
         Run until all readers and stores have stopped; return True if none of them has failed.
 
         *look* is called every `LOOK_S` seconds. If the pipeline has readers, and all readers have
-        finished, the run ends when the stores reach the end of the feed.
+        finished, the run ends when the stores reach the end of the feed. After `stop`, the run
+        waits for parts that write, and for other parts until `GRACE_S` is over.
         """
         self._say("boot", stores=[each.progress.name for each in self._stores])
         threads = self._start()
-        reported_s = time.monotonic()
-        while alive := [thread for thread in threads if thread.is_alive()]:
-            alive[0].join(LOOK_S)
+        reported_s, end_s = time.monotonic(), 0.0
+        while alive := [each for each in threads if each[1].is_alive()]:
+            alive[0][1].join(LOOK_S)
             look()
-            if time.monotonic() - reported_s >= METRICS_S:
+            if self._is_fail_fast and any(each.state == "failed" for each in self.progress):
+                self.stop()
+            if self._stopping.is_set():
+                end_s = end_s or time.monotonic() + GRACE_S
+                self._interrupt()
+                if time.monotonic() > end_s and not any(work.is_writing for work, _ in alive):
+                    break
+            elif time.monotonic() - reported_s >= METRICS_S:
                 reported_s = time.monotonic()
                 self._metrics()
                 self._end_when_done()
+        for each in self.progress:
+            each.state = each.state if each.state in ("failed", "done") else "stopped"
         self._metrics()
         well = all(progress.state != "failed" for progress in self.progress)
         self._say("exit", ok=well)
@@ -418,14 +557,28 @@ class Runner:
         for store in self._stores:
             store.stop()
 
-    def _start(self) -> list[threading.Thread]:
+    def _start(self) -> list[tuple[Work, threading.Thread]]:
         rest = (self._stopping, self._say, self._attempts)
         threads = [
-            threading.Thread(target=run, args=(work, *rest), daemon=True) for work in self._works
+            (work, threading.Thread(target=run, args=(work, *rest), daemon=True))
+            for work in self._works
         ]
-        for thread in threads:
+        for _, thread in threads:
             thread.start()
+        for reader in self._readers:
+            threading.Thread(target=self._measure, args=(reader,), daemon=True).start()
         return threads
+
+    def _interrupt(self) -> None:
+        for reader in self._readers:
+            with suppress(Exception):
+                reader.interrupt()
+
+    def _measure(self, reader: SourceWorker) -> None:
+        while not self._stopping.is_set():
+            with suppress(Exception):  # the reader itself reports that its source is away
+                reader.progress.retained_bytes = reader.measure()
+            self._stopping.wait(MEASURE_S)
 
     def _end_when_done(self) -> None:
         done = [each for each in self._readers if each.progress.state in ("done", "failed")]
@@ -445,28 +598,55 @@ class Runner:
     def _is_at_end(self) -> bool:
         """Return True if every store that has not failed is at the end of the feed."""
         with self._pipeline.source.opened(NamedConsumers) as api:
-            return all(
-                store.progress.state == "failed" or _at_end(api, store.consumer)
-                for store in self._stores
-            )
+            return all(self._is_behind_nothing(api, store) for store in self._stores)
+
+    def _is_behind_nothing(self, api: NamedConsumers, store: SinkWorker) -> bool:
+        """
+        Return True if *store* is at the end of the feed, or need not be.
+
+        A store that waits does not hold up readers, unless it starts with what is new and has no
+        position yet: it would miss what they read.
+        """
+        if store.progress.state == "failed":
+            return True
+        position = _position(api, store.consumer)
+        if store.progress.state in _STUCK and not self._was_at_end:
+            return position is not None or self._pipeline.source.start != "now"
+        return position is not None and position["lag_pages"] == 0 and not position["copying"]
 
     def _metrics(self) -> None:
         for each in self.progress:
             counts = {name: getattr(each, name) for name in COUNTS}
-            self._say("metrics", path=each.name, state=each.state, **counts)
+            if each.retained_bytes is not None:
+                counts["retained_bytes"] = each.retained_bytes
+            reason = {"error": each.error, "since": each.since} if each.state == WAITING else {}
+            self._say("metrics", path=each.name, state=each.state, **counts, **reason)
+            self._check_alarms(each)
+
+    def _check_alarms(self, progress: Progress) -> None:
+        """Send an event `alarm` when a limit is exceeded, once until it is no longer exceeded."""
+        retained_bytes = progress.retained_bytes or 0
+        log = f"the server of the source retains {retained_bytes:,} bytes of its log for the slot"
+        for name, is_due, text in (
+            ("waiting", progress.waiting_s >= WAITING_ALARM_S, progress.shown),
+            ("retained_bytes", retained_bytes >= RETAINED_ALARM_BYTES, log),
+        ):
+            if is_due and name not in progress.alarms:
+                self._say("alarm", path=progress.name, alarm=name, error=text)
+            (progress.alarms.add if is_due else progress.alarms.discard)(name)
 
     def _say(self, kind: str, **fields: Any) -> None:
         at_ms = time.time_ns() // 1_000_000
         self._send({"ts": at_ms, "kind": kind, "name": self._pipeline.name, **fields})
 
 
-def _at_end(api: NamedConsumers, consumer: str) -> bool:
+def _position(api: NamedConsumers, consumer: str) -> dict[str, Any] | None:
+    """Return the position of *consumer*; None if it is not registered, or the feed is away."""
     try:
-        position = api.show(consumer)
+        return api.show(consumer)
     except Lost:
-        return False
+        return None
     except Refused as refused:
         if refused.code != UNKNOWN:
             raise
-        return False
-    return position["lag_pages"] == 0 and not position["copying"]
+        return None

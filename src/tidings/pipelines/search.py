@@ -22,10 +22,11 @@ from opensearchpy import (
 from tidings.client.errors import Unwritten
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.bodies import SLOT_BITS, object_of, version_of
+from tidings.pipelines.bodies import SLOT_BITS, blame_message, object_of, version_of
 from tidings.pipelines.documents import to_text
-from tidings.pipelines.messages import Busy, Message, WrongPipeline
+from tidings.pipelines.messages import Busy, Message, Verdict, WrongPipeline
 from tidings.pipelines.ownership import OwnedStore, Target
+from tidings.pipelines.refusals import of_code
 
 EMPTY_BATCH = 1000  # documents that one request deletes; only their ids are sent
 ANSWER_S = 60  # a bulk request that takes longer fails, and its batch is retried
@@ -36,10 +37,6 @@ FORGET_S = 0.5
 _GC = "index.gc_deletes"
 _NOW = "0s"
 _CONFLICT, _BELOW_ERRORS = 409, 300
-# The statuses of errors that the message did not cause: the index is read-only or missing, or the
-# server received too many requests.
-_OF_SERVER = (403, 404, 429)
-_SERVER_ERRORS = 500
 _NAMESPACE = "{namespace}"
 # The name of one index. The servers accept more names, but no other characters of a pattern.
 _INDEX = re.compile(r"""[^\s_+\-*?,<>|\\/":#][^\s*?,<>|\\/":#]{0,254}""")
@@ -126,12 +123,13 @@ class Search(OwnedStore):
             if _INDEX.fullmatch(index):  # the server refuses messages for all other names
                 self._claim_index(index)
         start = 0
-        for at, message in enumerate(messages):
-            if message.is_command:
-                self._put(messages[start:at], start)
-                self._empty()
-                start = at + 1
-        self._put(messages[start:], start)
+        with blame_message(messages):  # a proxy may refuse the whole request
+            for at, message in enumerate(messages):
+                if message.is_command:
+                    self._put(messages[start:at], start)
+                    self._empty()
+                    start = at + 1
+            self._put(messages[start:], start)
 
     def close(self) -> None:
         if self._client is not None:
@@ -151,9 +149,10 @@ class Search(OwnedStore):
         for at, result in enumerate(self._bulk(lines, len(messages))):
             # After a conflict, the index has a later version: the message is late or repeated.
             if _is_failure(result) and result["status"] != _CONFLICT:
-                if result["status"] in _OF_SERVER or result["status"] >= _SERVER_ERRORS:
-                    raise Busy(_reason(result))
-                raise Unwritten(first + at, _reason(result))
+                means = _verdict(result)
+                if means is Verdict.MESSAGE:
+                    raise Unwritten(first + at, _reason(result))
+                raise Busy(_reason(result), means)
 
     def _bulk(self, lines: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
         """
@@ -208,7 +207,7 @@ class Search(OwnedStore):
             for result in self._bulk(lines, len(lines)):
                 # After a conflict, the document was written again, and the next search finds it.
                 if _is_failure(result) and result["status"] != _CONFLICT:
-                    raise Busy(f"{self} is not emptied: {_reason(result)}")
+                    raise Busy(f"{self} is not emptied: {_reason(result)}", _verdict(result))
         return is_found
 
     def _forget(self, index: str) -> None:
@@ -235,7 +234,7 @@ class Search(OwnedStore):
                 indices.put_settings(index=name, body={_GC: None if kept == _NOW else kept})
         except AuthorizationException:
             rule = "the user must have the privilege `manage` (or `indices:admin/settings/*`)"
-            raise Busy(f"{self} cannot be emptied: {rule}") from None
+            raise Busy(f"{self} cannot be emptied: {rule}", Verdict.ALL) from None
 
     def _refresh(self, index: str) -> None:
         """Make all earlier writes to *index* searchable."""
@@ -358,6 +357,12 @@ def _is_failure(result: dict[str, Any]) -> bool:
     return "error" in result or (
         result["status"] >= _BELOW_ERRORS and result.get("result") != "not_found"
     )
+
+
+def _verdict(result: dict[str, Any]) -> Verdict:
+    error = result.get("error")
+    kind = error.get("type", "") if isinstance(error, dict) else ""
+    return of_code("OpenSearch", f"{result['status']}/{kind}", result["status"])
 
 
 def _reason(result: dict[str, Any]) -> str:

@@ -80,7 +80,6 @@ def test_a_batch_is_in_the_rows_or_not(mariadb_url: str) -> None:
     assert set(rows_of(mariadb_url, "atomic")) == {"a"}
 
 
-@pytest.mark.xfail(strict=True, reason="MariaDB's limit of nesting is taken for a failure of all")
 def test_what_is_nested_too_deeply_is_told_by_its_place(mariadb_url: str) -> None:
     """A feed accepts it; the column's type does not, so that it can be parked."""
     sink = opened(mariadb_url, "nested")

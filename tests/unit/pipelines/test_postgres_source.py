@@ -277,7 +277,7 @@ def another_end(state: dict[str, Any]) -> None:
         (another_time, True),
         (another_end, True),  # the log ended later than it does now
         (lambda state: state.pop("system") and state.pop("commit"), False),  # an earlier release
-        (lambda state: None, False),  # a crash; the slot is behind what the feed has
+        (lambda state: None, False),  # a crash; the slot has an earlier position than the feed
     ],
 )
 def test_a_server_that_was_put_back(table: Database, change: Any, is_copied: bool) -> None:

@@ -402,7 +402,7 @@ def test_a_store_that_was_open_is_waited_for(pipe: Pipe, monkeypatch: pytest.Mon
         store.away = True
         pipe.post("a")
         until(lambda: store.refused > 5, within_s=60)
-        assert running.runner.progress[0].state == "failing"
+        assert running.runner.progress[0].state == "waiting"
         store.away = False
         until(lambda: store.kept == ["0", "1"], within_s=60)
     assert running.well is True

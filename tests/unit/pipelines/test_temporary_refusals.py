@@ -1,4 +1,4 @@
-"""What a store or a source refuses for a while: the pipeline waits, and then goes on."""
+"""Refusals of a store or a source that pass: the pipeline waits, and then continues."""
 
 from __future__ import annotations
 
@@ -115,7 +115,6 @@ def state(running: Running) -> str:
     return running.runner.progress[0].state
 
 
-@pytest.mark.xfail(strict=True, reason="a store ends after its attempts")
 @pytest.mark.parametrize("refusal", [needing(each.fixture, each) for each in REFUSALS])
 def test_what_a_store_refuses_for_a_while_is_written_later(
     refusal: Refusal, pipe: Pipe, request: pytest.FixtureRequest
@@ -134,7 +133,6 @@ def test_what_a_store_refuses_for_a_while_is_written_later(
         assert caught_up(pipe, "p.one")
 
 
-@pytest.mark.xfail(strict=True, reason="a reader ends after its attempts")
 def test_a_row_that_is_locked_for_long_is_read_later(pipe: Pipe, mariadb_url: str) -> None:
     """The server waits a second for a lock here, else 50."""
     pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed))
@@ -154,7 +152,6 @@ def test_a_row_that_is_locked_for_long_is_read_later(pipe: Pipe, mariadb_url: st
             assert "1" in objects_of(pipe)
 
 
-@pytest.mark.xfail(strict=True, reason="PostgreSQL is waited for before the signal is seen")
 def test_a_reader_that_waits_for_others_can_be_stopped(pipe: Pipe, database: str) -> None:
     """A new slot waits for all open transactions."""
     pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed))
