@@ -73,7 +73,7 @@ class Dying(TidingsSource):
 
 
 def query(spark: SparkSession, folder: Path, options: dict[str, str]) -> Any:
-    """Start a query whose store knows a batch by its number, and writes over an earlier attempt."""
+    """Start a query with a store that knows a batch by its number, and overwrites attempts."""
 
     def write(frame: DataFrame, batch: int) -> None:
         rows = [row.asDict() for row in frame.select("cursor", "line").collect()]
