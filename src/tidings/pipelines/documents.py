@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any, TypeVar
 
+from tidings.client.poster import encode
 from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, TIDINGS
 from tidings.core.model.operations import EVENTS, LongNumber, line_from, parse_number, spell_numbers
 from tidings.core.sync.dumps import DELETE_SHARE_MAX
-from tidings.pipelines.ingest_source import Batch, Digests, Known, batches
+from tidings.pipelines.ingest_source import Batch, Digests, Known, batches, owned, owner_tag
 from tidings.pipelines.messages import WrongPipeline
+from tidings.pipelines.row_rules import STOP, Names, RowRules, names_of, refusal_of
 
 Row = dict[str, Any]
 
 # Deletions after a new copy that need no confirmation, whatever their share of the objects: a table
 # of a few rows may lose any of them.
 DELETES_MAX = 10
+_log = logging.getLogger("tidings.pipelines")
 _JSON = json.JSONEncoder(ensure_ascii=False)
 _IN_JSON = (str, int, bool, type(None))
 
@@ -53,13 +57,14 @@ class Documents:
         return {"event": "insert", "type": self.type, "id": name, "data": plain(document)}
 
 
-class Keyed:
+class Keyed(RowRules):
     """
     A converter of rows of *table* to operations on objects of *type* (default: the table's name).
 
     *key* names the columns that form an object's id (`join_key`). If *key* is empty, the attribute
     `keys` is set later, from the primary key. *max_deletes* is the number of deletions that are
-    made without a confirmation (`missing`).
+    made without a confirmation (`missing`). *columns*, *exclude* and *too_large* are those of
+    `RowRules`.
     """
 
     def __init__(
@@ -68,10 +73,12 @@ class Keyed:
         key: str | Sequence[str],
         type: str = "",
         max_deletes: int = DELETES_MAX,
+        columns: Names = (),
+        exclude: Names = (),
+        too_large: str = STOP,
     ) -> None:
-        self._deletes_max = max_deletes
-        self.keys = (key,) if key and isinstance(key, str) else tuple(key)
-        self.name, self.type = table, type or table.rpartition(".")[2]
+        super().__init__(table, names_of(key), names_of(columns), names_of(exclude), too_large)
+        self._deletes_max, self.type = max_deletes, type or table.rpartition(".")[2]
         self._copied: Digests = {}  # the objects that were in the feed when the copy began
 
     def place(self, row: Row) -> list[Any]:
@@ -113,6 +120,24 @@ class Keyed:
 
     def end_copy(self) -> None:
         self._copied = {}
+
+    def problems_of_size(self, name: str, rows: Callable[[], Iterable[Row]]) -> list[str]:
+        """
+        Return the problem of rows for which the reader *name* would stop; warn of other rows.
+
+        *rows* reads the largest rows.
+        """
+        found = list[str]()
+        try:
+            for row in rows():
+                put = owned(self.put(row, row), owner_tag(name))
+                if refusal_of(put, encode(put)):
+                    found.append(str(put["id"]))
+        except WrongPipeline:
+            raise
+        except Exception as error:  # noqa: BLE001 each driver has errors of its own
+            _log.warning("%s: not all rows above the limit were counted: %s", self.name, error)
+        return self.judge_large(found)
 
     def deletion(self, id: str) -> dict[str, Any]:
         return {"event": "delete", "type": self.type, "id": id}

@@ -24,6 +24,7 @@ from tidings.lineage.datasets import Dataset
 from tidings.pipelines.documents import Documents, parse_json, to_text
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, ReaderState
 from tidings.pipelines.messages import Message, Overtaken, WrongPipeline
+from tidings.pipelines.row_rules import STOP, SizeRule
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -187,11 +188,17 @@ class Files:
     """
 
     def __init__(
-        self, *patterns: str | Path, type: str = "", key: str = "id", follow: bool = False
+        self,
+        *patterns: str | Path,
+        type: str = "",
+        key: str = "id",
+        follow: bool = False,
+        too_large: str = STOP,
     ) -> None:
         if not patterns:
             raise WrongPipeline("Files must be given at least one name or pattern")
         self._patterns, self._follow = [str(each) for each in patterns], follow
+        self.refit = SizeRule(", ".join(self._patterns), (key,), too_large).refit
         self._documents = Documents(type, key)
         self._state: dict[str, dict[str, Any]] = {}
         self._kept: dict[
@@ -460,8 +467,16 @@ class Frame:
     interrupted read starts again from the beginning. A complete read is not repeated.
     """
 
-    def __init__(self, make: Callable[[SparkSession], DataFrame], type: str, key: str) -> None:
+    def __init__(
+        self,
+        make: Callable[[SparkSession], DataFrame],
+        type: str,
+        key: str,
+        *,
+        too_large: str = STOP,
+    ) -> None:
         self._make, self._documents = make, Documents(type, key)
+        self.refit = SizeRule(type, (key,), too_large).refit
         self._complete = False
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:

@@ -18,6 +18,7 @@ from tidings.client.errors import Refused
 from tidings.client.poster import Poster, encode
 from tidings.core.limits import TAGS_MAX
 from tidings.pipelines.messages import READER
+from tidings.pipelines.row_rules import Operation, refusal_of
 
 BATCH = 500  # operations per batch; the reader's object still fits into the request
 COPY, COMPLETE = "copy", "complete"  # the modes (`Batch`): the copy is running, or is complete
@@ -29,6 +30,7 @@ Digests = dict[str, int | None]
 # A function that returns the objects of a type that are in the feed: `Digests`, or the ids of the
 # objects of this reader.
 Known = Callable[[str], Iterable[str]]
+Refit = Callable[[Operation, str], Operation | None]  # `SizeRule.refit`
 _TOO_LARGE = 413
 _OWNER = "tidings.pipeline/"  # the prefix of the tag of objects that a pipeline keeps as a copy
 
@@ -104,9 +106,12 @@ def owned(operation: Mapping[str, Any], tag: str) -> dict[str, Any]:
     return {**operation, "tags": [*others, tag][:TAGS_MAX]}
 
 
-def append(poster: Poster, name: str, batch: Batch) -> None:
+def append(poster: Poster, name: str, batch: Batch, refit: Refit | None = None) -> None:
     """
     Append *batch* of the reader *name* as one page, or as several if it is too large for one page.
+
+    *refit* returns another operation, or None, in place of one that the feed would refuse because
+    it is too large.
 
     The idempotency key of a request is random (`post_lines`). With a key made from the content, the
     feed would drop a batch that has the same content as an earlier batch, such as the deletions
@@ -115,8 +120,16 @@ def append(poster: Poster, name: str, batch: Batch) -> None:
     Raises:
         Refused: an operation is invalid. The operations before it may have been appended.
     """
-    operations, state = batch.operations, batch.state
-    lines = [encode(each) for each in operations]
+    operations, state = list[dict[str, Any]](), batch.state
+    lines = list[bytes]()
+    for each in batch.operations:
+        line = encode(each)
+        if refit and (reason := refusal_of(each, line)):
+            if (fitting := refit(each, reason)) is None:
+                continue
+            each, line = fitting, encode(fitting)
+        operations.append(each)
+        lines.append(line)
     if state:
         document = {"event": "update", "type": READER, "id": name, "data": dict(state)}
         lines.append(encode(document))

@@ -30,6 +30,7 @@ from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known,
 from tidings.pipelines.messages import Busy, Message, Overtaken, WrongPipeline, checked_table
 from tidings.pipelines.ownership import ADOPTED, FENCES, OURS, OwnedStore, Target
 from tidings.pipelines.refusals import of_code
+from tidings.pipelines.row_rules import STOP, Names
 
 PORT = 27017
 ANSWER_MS = 60_000  # a batch fails if the server takes longer than this
@@ -284,6 +285,9 @@ class MongoCollection:
     collection is copied again, and objects of this reader without a document are deleted. The
     reader stops before it deletes more than 10 % of them and more than *max_deletes*.
 
+    *columns* or *exclude* select fields, and *too_large* is the rule for large documents
+    (`RowRules`).
+
     Raises:
         WrongPipeline: *url* is not a MongoDB address with a database.
     """
@@ -298,9 +302,14 @@ class MongoCollection:
         type: str = "",
         follow: bool = True,
         max_deletes: int = DELETES_MAX,
+        columns: Names = (),
+        exclude: Names = (),
+        too_large: str = STOP,
     ) -> None:
         self._url, (self._database, self._shown) = url, database_of(url)
-        self._rows = Keyed(collection, "_id", type or collection, max_deletes)
+        options = columns, exclude, too_large
+        self._rows = Keyed(collection, "_id", type or collection, max_deletes, *options)
+        self.refit = self._rows.refit
         self._follow, self._state = follow, dict[str, Any]()
         self._client: MongoClient[Any] | None = None
 
@@ -312,6 +321,11 @@ class MongoCollection:
             pymongo.errors.PyMongoError: the server is not available.
         """
         self._state, self._known = dict(state.get(self._rows.type, {})), known
+        chosen = [list(self._rows.columns), list(self._rows.exclude)]
+        if self._state and self._state.get("fields", [[], []]) != chosen:
+            self._state = {"again": True, "fields": chosen}
+        # An earlier release has published all fields, so the state of its reader has no choice.
+        self._fields = {"fields": chosen} if not self._state or "fields" in self._state else {}
         self._client = connect(self._url)
         self._client.admin.command("ping")  # fails if the address is wrong
         self._collection = self._client[self._database].get_collection(
@@ -335,7 +349,7 @@ class MongoCollection:
             if not self._follow:
                 return
             yield from self._changes()
-            self._state = {"again": True}
+            self._state = {"again": True, **self._fields}
 
     def close(self) -> None:
         if self._client is not None:
@@ -361,8 +375,15 @@ class MongoCollection:
                 client[self._database][self._rows.name].find_one({}, {"_id": 1})
             except OperationFailure as error:
                 found.append(str(error))
+            collection = client[self._database][self._rows.name]
+            found = found or self._problems_of_documents(name, collection)
         role = f'{{role: "read", db: "{self._database}"}}'
         return found, [f'db.grantRolesToUser("USER", [{role}])']
+
+    def _problems_of_documents(self, name: str, collection: Any) -> list[str]:
+        return self._rows.problems_of_size(
+            name, lambda: (self._rows.select(each, None) for each in collection.find())
+        )
 
     def __str__(self) -> str:
         return f"collection {self._rows.name} at {self._shown}"
@@ -379,17 +400,23 @@ class MongoCollection:
             if self._follow and "time" not in self._state:
                 again = bool(self._state)
                 time_ = self._time(session.operation_time)
-                self._state = {"mode": COPY, "time": time_, "again": again}
+                self._state = {"mode": COPY, "time": time_, "again": again, **self._fields}
             self._rows.begin_copy(self._known)
             documents = self._collection.find(session=session, batch_size=BATCH)
             while batch := list(islice(documents, BATCH)):
-                puts = self._rows.copy(batch)
+                puts = self._rows.copy(map(self._select, batch))
                 yield Batch(puts, {self._rows.type: {**self._state, "mode": COPY}})
             if self._state.pop("again", False):
                 yield from self._rows.missing(self._known, lambda: self._ids(session))
             self._rows.end_copy()
         self._state["mode"] = COMPLETE
         yield Batch([], {self._rows.type: self._state})
+
+    def _select(self, document: dict[str, Any]) -> dict[str, Any]:
+        is_new = self._state.get("mode", COPY) == COPY and not self._state.get("again")
+        is_new &= bool(self._fields)
+        published = () if self._fields else document.keys()
+        return self._rows.select(document, None if is_new else published)
 
     def _ids(self, session: ClientSession) -> Iterator[list[Any]]:
         documents = self._collection.find({}, {"_id": 1}, session=session, batch_size=BATCH)
@@ -436,7 +463,7 @@ class MongoCollection:
                     yield Batch()
                     continue
                 said_s = time.monotonic()
-                self._state = {"mode": COMPLETE, "token": dict(stream.resume_token)}
+                self._state = {"mode": COMPLETE, "token": dict(stream.resume_token), **self._fields}
                 yield Batch(operations, {self._rows.type: self._state})
 
     def _operation(self, event: dict[str, Any]) -> dict[str, Any]:
@@ -449,7 +476,7 @@ class MongoCollection:
         document = event.get("fullDocument")
         if event["operationType"] in _CHANGES and document:
             made = "insert" if event["operationType"] == "insert" else "update"
-            return self._rows.put(document, document, made)
+            return self._rows.put(document, self._select(document), made)
         if event["operationType"] in ("delete", *_CHANGES):
             return self._rows.deletion(self._rows.id(event["documentKey"]))
         raise WrongPipeline(f"{self}: the change {event['operationType']!r} is unknown")

@@ -50,6 +50,7 @@ from tidings.pipelines.ingest_source import (
 )
 from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, checked_table
 from tidings.pipelines.ownership import ADOPTED, FENCES, MARKS, OURS, OwnedStore, TableMarks, Target
+from tidings.pipelines.row_rules import LARGE_BYTES, LARGE_ROWS, STOP, Names
 
 ANSWER_S = 60  # the limit of a wait for a locked table, or for the next packet of the log
 PORT = 3306
@@ -530,6 +531,8 @@ class MySQLTable:
     contains the position, the table is copied again, and objects of this reader without a row are
     deleted. The reader stops before it deletes more than 10 % of them and more than *max_deletes*.
 
+    *columns* or *exclude* select columns, and *too_large* is the rule for large rows (`RowRules`).
+
     Raises:
         WrongPipeline: *url* contains no database, or *table* or *key* is not a simple name.
     """
@@ -546,9 +549,13 @@ class MySQLTable:
         follow: bool = True,
         server_id: int = 0,
         max_deletes: int = DELETES_MAX,
+        columns: Names = (),
+        exclude: Names = (),
+        too_large: str = STOP,
     ) -> None:
         self._server, self._shown = server_of(url)
-        self._rows = Keyed(table, key, type, max_deletes)
+        self._rows = Keyed(table, key, type, max_deletes, columns, exclude, too_large)
+        self.refit = self._rows.refit
         for name in (table, *self._rows.keys):
             if not _NAME.fullmatch(name):
                 rule = "must be a table or column name of letters, digits, '_' and '$'"
@@ -596,14 +603,15 @@ class MySQLTable:
             try:
                 yield from self._changes()
             except _OtherLog:
-                self._state = {}
+                self._close_log()
+                self._state = self._end_of_log()
             except _Altered:
                 pass
             self._close_log()
             if problems := self._problems():
                 raise WrongPipeline(f"{self}: {'; '.join(problems)}")
-            changed = {"mode": COPY, "again": True, "key": list(self._rows.keys)}
-            self._state = {**(self._state or self._end_of_log()), **changed}
+            names = {"key": list(self._rows.keys), "fields": self._rows.fields}
+            self._state = {**self._state, "mode": COPY, "again": True, **names}
             yield Batch([], {self._rows.type: self._state})
 
     def close(self) -> None:
@@ -625,6 +633,7 @@ class MySQLTable:
         self._connect()
         try:
             problems = self._problems()
+            problems = problems or self._rows.problems_of_size(name, self._large_rows)
             ((me,),) = (each.values() for each in self._query("SELECT CURRENT_USER()"))
         finally:
             self.close()
@@ -669,6 +678,8 @@ class MySQLTable:
         return found or [*self._problems_of_log()]
 
     def _problems_of_columns(self) -> Iterator[str]:
+        published = self._state.get("fields", self._columns) if self._state else None
+        yield from self._rows.choose(list(self._columns), published)
         if not self._rows.keys:
             yield "it has no primary key; give key="
         refused = _INEXACT | (_OTHERWISE_IN_LOG if self._follow else set())
@@ -769,6 +780,7 @@ class MySQLTable:
             and state.get("server") == self._replicated
             and state.get("uuid", self._server_uuid) == self._server_uuid
             and state.get("key") == list(self._rows.keys)
+            and state.get("fields", list(self._columns)) == self._rows.fields
         )
 
     def _status_of_log(self) -> Row:
@@ -791,8 +803,9 @@ class MySQLTable:
 
     def _place(self, file: str, position: int) -> dict[str, Any]:
         key, log = list(self._rows.keys), self._log._stream_connection.identity_at(position)
-        place = {"file": file, "position": position, "key": key, "log": log}
-        return {"server": self._replicated, "uuid": self._server_uuid, **place}
+        place = {"file": file, "position": position, "log": log}
+        ids = {"server": self._replicated, "uuid": self._server_uuid}
+        return {**ids, **place, "key": key, "fields": self._rows.fields}
 
     def _copy(self) -> Iterator[Batch]:
         """
@@ -801,7 +814,7 @@ class MySQLTable:
         Changes that are made during the copy are in the log, and are read from there afterwards.
         """
         self._rows.begin_copy(self._known)
-        for rows in self._pages("*", after=self._state.get("at")):
+        for rows in self._pages(self._selection, after=self._state.get("at")):
             last = [rows[-1][each] for each in self._rows.keys]
             self._state = {**self._state, "mode": COPY, "at": [*map(_to_json, last)]}
             yield Batch(self._rows.copy(rows), {self._rows.type: self._state})
@@ -812,6 +825,16 @@ class MySQLTable:
         kept = {name: each for name, each in self._state.items() if name not in ("at", "again")}
         self._state = {**kept, "mode": COMPLETE}
         yield Batch([], {self._rows.type: self._state})
+
+    def _large_rows(self) -> list[Row]:
+        size = " + ".join(f"coalesce(length(`{each}`), 0)" for each in self._rows.fields)
+        large = f"WHERE {size} > %s ORDER BY {size} DESC LIMIT %s"
+        query = f"SELECT {self._selection} FROM `{self._rows.name}` {large}"
+        return self._query(query, LARGE_BYTES, LARGE_ROWS)
+
+    @property
+    def _selection(self) -> str:
+        return ", ".join(f"`{each}`" for each in self._rows.selected) or "*"
 
     def _pages(self, columns: str, after: Sequence[Any] | None = None) -> Iterator[list[Row]]:
         """
@@ -956,7 +979,7 @@ class MySQLTable:
         same = " AND ".join(f"`{each}` = %s" for each in self._rows.keys)
         where = " OR ".join([f"({same})"] * len(changed))
         values = [each for _, key in changed.values() for each in key]
-        query = f"SELECT * FROM `{self._rows.name}` WHERE {where} {_LOCKED}"
+        query = f"SELECT {self._selection} FROM `{self._rows.name}` WHERE {where} {_LOCKED}"
         rows = {self._rows.id(row): row for row in self._query(query, *values)}
         return [
             self._rows.put(rows[name], rows[name], event)

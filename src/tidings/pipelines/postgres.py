@@ -37,6 +37,7 @@ from tidings.pipelines.ingest_source import (
 )
 from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, checked_table
 from tidings.pipelines.ownership import ADOPTED, FENCES, MARKS, OURS, OwnedStore, TableMarks, Target
+from tidings.pipelines.row_rules import LARGE_BYTES, LARGE_ROWS, LARGE_S, STOP, Names
 
 PORT = 5432
 WRITE_TIMEOUT_MS = 60_000  # a batch is repeated if a statement takes longer
@@ -436,6 +437,8 @@ _SHAPE = """WITH RECURSIVE tree AS (
         ON attrelid = indrelid AND attnum = ANY(indkey) WHERE indrelid = c.oid
         AND CASE relreplident WHEN 'd' THEN indisprimary WHEN 'i' THEN indisreplident END) AS known
     FROM tree JOIN pg_class c USING (oid) ORDER BY c.oid <> to_regclass(%s)::oid, c.oid"""
+_LARGE = sql.SQL("""SELECT {} FROM {} AS tidings WHERE octet_length(tidings::text) > %s
+    ORDER BY octet_length(tidings::text) DESC LIMIT %s""")
 _COLUMNS = """SELECT attname::text AS name, atttypid::bigint AS kind, atttypmod AS modifier,
     (SELECT array_position(indkey::int2[], attnum) FROM pg_index
         WHERE indrelid = attrelid AND indisprimary) AS place
@@ -461,10 +464,13 @@ class Rows(Keyed):
         key: str | Sequence[str],
         type: str = "",
         max_deletes: int = DELETES_MAX,
+        columns: Names = (),
+        exclude: Names = (),
+        too_large: str = STOP,
     ) -> None:
         if not _TABLE.fullmatch(table):
             raise WrongPipeline(f"table must be [SCHEMA.]NAME of a-z, 0-9 and '_', not {table!r}")
-        super().__init__(table, key, type, max_deletes)
+        super().__init__(table, key, type, max_deletes, columns, exclude, too_large)
         self.table = sql.Identifier(*table.split("."))
 
     def place(self, row: Row) -> list[Any]:
@@ -484,14 +490,14 @@ class Rows(Keyed):
         """
         Return a query for up to *most* rows after the key *after*, and the query's parameters.
 
-        *columns* are the columns to read, by default all. *table* is a partition to read instead of
-        the whole table.
+        *columns* are the columns to read, by default the chosen ones. *table* is a partition to
+        read instead of the whole table.
         """
         keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
         places = sql.SQL(", ").join(sql.Placeholder() * len(self.keys))
         behind = sql.SQL("WHERE ({}) > ({})").format(keys, places) if after else sql.SQL("")
         query = sql.SQL("SELECT {} FROM {} {} ORDER BY {} LIMIT {}")
-        named = _identifiers(columns), table or self.table
+        named = _identifiers(columns or self.selected), table or self.table
         return query.format(*named, behind, keys, most), tuple(after or ())
 
     def those(
@@ -517,7 +523,8 @@ class Rows(Keyed):
         keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
         places = sql.SQL(", ").join(sql.Placeholder() * len(self.keys))
         each = sql.SQL(", ").join([sql.SQL("({})").format(places)] * len(values))
-        query = sql.SQL("SELECT * FROM {} WHERE ({}) IN ({})").format(self.table, keys, each)
+        named = _identifiers(self.selected), self.table, keys, each
+        query = sql.SQL("SELECT {} FROM {} WHERE ({}) IN ({})").format(*named)
         return query, tuple(part for value in values for part in value)
 
 
@@ -564,6 +571,8 @@ class PostgresTable:
     of this reader without a row are deleted. The reader stops before it deletes more than 10 % of
     them and more than *max_deletes*.
 
+    *columns* or *exclude* select columns, and *too_large* is the rule for large rows (`RowRules`).
+
     Raises:
         WrongPipeline: *table* or *slot* is not a simple name.
     """
@@ -580,11 +589,15 @@ class PostgresTable:
         follow: bool = True,
         slot: str = "",
         max_deletes: int = DELETES_MAX,
+        columns: Names = (),
+        exclude: Names = (),
+        too_large: str = STOP,
     ) -> None:
         if slot and not _SLOT.fullmatch(slot):
             rule = "slot must be 1 to 63 characters a-z, 0-9 and '_'"
             raise WrongPipeline(f"{rule}, not {slot!r}")
-        self._rows = Rows(table, key, type, max_deletes)
+        self._rows = Rows(table, key, type, max_deletes, columns, exclude, too_large)
+        self.refit = self._rows.refit
         self._type, self._dsn, self._follow = self._rows.type, dsn, follow
         self._is_key_given = bool(self._rows.keys)
         self._slot, self._state = slot, dict[str, Any]()
@@ -680,6 +693,7 @@ class PostgresTable:
             shape = self._look()
             self._state = {"slot": self._slot}  # an existing slot counts as this reader's
             problems = self._problems(shape)
+            problems = problems or self._rows.problems_of_size(name, self._large_rows)
             (server,) = self._query(_SERVER)
         finally:
             self.close()
@@ -692,6 +706,11 @@ class PostgresTable:
 
     def __str__(self) -> str:
         return f"table {self._rows.name} at {without_secrets(self._dsn)}"
+
+    def _large_rows(self) -> list[Row]:
+        self._query("SELECT set_config('statement_timeout', %s, false)", str(LARGE_S * 1000))
+        selected, table = _identifiers(self._rows.selected), self._rows.table
+        return self._query(_LARGE.format(selected, table), LARGE_BYTES, LARGE_ROWS)
 
     def _look(self) -> _Shape:
         """
@@ -709,7 +728,12 @@ class PostgresTable:
         columns = self._query(_COLUMNS, tables[0]["oid"])
         if not self._is_key_given:
             self._rows.keys = tuple(each["name"] for each in columns if each["place"] is not None)
-        return _Shape(tables=tuple(tables), columns=tuple(columns))
+        old = self._state.get("columns", () if self._state else None)
+        published = None if old is None else [name for name, *_ in old]
+        self._unfit = self._rows.choose([each["name"] for each in columns], published)
+        fields = self._rows.fields
+        chosen = tuple(each for each in columns if each["name"] in fields)
+        return _Shape(tables=tuple(tables), columns=chosen)
 
     def _refuse(self, shape: _Shape) -> None:
         """
@@ -729,7 +753,7 @@ class PostgresTable:
 
     def _problems(self, shape: _Shape) -> list[str]:
         """Return each reason why the table cannot be read, with its remedy."""
-        (root, *_), found = shape.tables, list[str]()
+        (root, *_), found = shape.tables, list(self._unfit)
         columns = [each["name"] for each in shape.columns]
         if not self._rows.keys:
             found.append("it has no primary key; give key=")
@@ -1012,7 +1036,9 @@ class PostgresTable:
         """
         assert self._connection is not None
         cursor = self._connection.execute(
-            sql.SQL("SELECT * FROM {} LIMIT 0").format(self._rows.table)
+            sql.SQL("SELECT {} FROM {} LIMIT 0").format(
+                _identifiers(self._rows.selected), self._rows.table
+            )
         )
         transformer = Transformer(self._connection)
         return {

@@ -199,7 +199,8 @@ class SourceWorker:
     def _append_batch(self, poster: Poster, batch: Batch) -> None:
         self._is_appending = True
         try:
-            append(poster, self._name, self._with_owner(batch))
+            refit = getattr(self._reader, "refit", None)
+            append(poster, self._name, self._with_owner(batch), refit)
         finally:
             self._is_appending = False
         self.progress.count(len(batch.operations))

@@ -171,7 +171,6 @@ def test_a_reader_that_waits_for_others_can_be_stopped(pipe: Pipe, database: str
         assert is_stopped
 
 
-@pytest.mark.xfail(strict=True, reason="the error names a line of the request")
 def test_a_row_above_the_limit_is_named(pipe: Pipe, mariadb_url: str) -> None:
     """A feed has objects of at most 64 KB; the owner must know which row it is."""
     pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed))
