@@ -58,7 +58,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
         with on_sqlite(tmp_path / "feed.db") as stores:
             yield stores
     elif request.param == "moto":
-        with emulated(), client_in({}) as client:
+        with emulated(conflicts=True), client_in({}) as client:
             yield on_dynamodb(client)
     else:
         yield on_dynamodb(request.getfixturevalue("dynamodb_local"))

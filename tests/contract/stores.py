@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -301,16 +302,49 @@ def on_sqlite(path: Path) -> Iterator[Stores]:
     database.close()
 
 
+_WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
+
+
+def _write_of(request: AWSPreparedRequest) -> bytes:
+    """Return what identifies a write to DynamoDB; b"" for other requests."""
+    target = request.headers.get("X-Amz-Target", b"")
+    name = target.decode() if isinstance(target, bytes) else target
+    if not name.endswith(_WRITES):
+        return b""
+    body: Any = request.body or b""
+    return name.encode() + (body.encode() if isinstance(body, str) else bytes(body))
+
+
+def _conflict(write: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Return the status, headers and body of DynamoDB's answer if a transaction holds the item."""
+    told: dict[str, Any] = {"__type": "#TransactionConflictException", "message": "is ongoing"}
+    if b"TransactWriteItems" in write:
+        reasons = [{"Code": "None"}, {"Code": "TransactionConflict"}]
+        told = {"__type": "#TransactionCanceledException", "CancellationReasons": reasons}
+    return 400, {"content-type": "application/x-amz-json-1.0"}, json.dumps(told).encode()
+
+
 @contextmanager
-def emulated() -> Iterator[None]:
-    """AWS in this process, asked by one thread at a time: tables of moto lose rows to a race."""
+def emulated(*, conflicts: bool = False) -> Iterator[None]:
+    """
+    AWS in this process, asked by one thread at a time: tables of moto lose rows to a race.
+
+    With *conflicts*, each write is refused once, as if a transaction held its item, which no
+    emulator does.
+    """
     lock, process = Lock(), BotocoreStubber.process_request
+    refused = set[bytes]()
 
     def in_turn(stubber: BotocoreStubber, request: AWSPreparedRequest) -> Any:
+        write = _write_of(request)
         with lock:
+            if conflicts and write and write not in refused:
+                refused.add(write)
+                return _conflict(write)
             return process(stubber, request)
 
     with mock_aws(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clients, "CONFLICT_WAIT_S", 0)
         patch.setattr(BotocoreStubber, "process_request", in_turn)
         yield
 

@@ -9,6 +9,7 @@ endpoint, the Region and the credentials from the environment.
 from __future__ import annotations
 
 import json
+import random
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -22,7 +23,7 @@ from tidings.aws.config import twin_keys
 from tidings.core.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_lambda import LambdaClient
@@ -67,6 +68,8 @@ def _dynamodb(config: Config, **where: Any) -> DynamoDBClient:
     made = session().create_client("dynamodb", config=config, **where)
     client = cast("DynamoDBClient", made)
     read_items_raw(client)
+    events: Any = client.meta.events  # its type does not know that a hook may return something
+    events.register("needs-retry.dynamodb", _wait_for_conflict)
     return client
 
 
@@ -138,6 +141,36 @@ def _take_items(
     response_dict["body"] = json.dumps(answer).encode()
 
 
+_CONDITION, _CANCELLED = "ConditionalCheckFailedException", "TransactionCanceledException"
+_CONFLICT = "TransactionConflictException"
+CONFLICT_WAIT_S = 0.04  # a transaction takes 10 to 30 ms
+_CONFLICT_ATTEMPTS = 5  # they wait 0.3 to 0.6 s in all
+
+
+def _reasons(response: Mapping[str, Any]) -> set[str]:
+    """Return why each write of a transaction was refused."""
+    return {each.get("Code", "") for each in response.get("CancellationReasons", ())} - {"None"}
+
+
+def _wait_for_conflict(
+    response: tuple[object, Mapping[str, Any]] | None, attempts: int, **_: object
+) -> float | None:
+    """
+    Return how many seconds botocore waits before it repeats the request; None if it should not.
+
+    DynamoDB refuses a write of an item that is in a transaction at this moment. Such a write was
+    not executed, but botocore does not repeat it.
+    """
+    parsed = response[1] if response else {}
+    code = parsed.get("Error", {}).get("Code")
+    if code != _CONFLICT and not (
+        code == _CANCELLED and _reasons(parsed) == {"TransactionConflict"}
+    ):
+        return None
+    share = 0.5 + random.random() / 2
+    return CONFLICT_WAIT_S * 2 ** (attempts - 1) * share if attempts < _CONFLICT_ATTEMPTS else None
+
+
 _FAULT = 500
 THROTTLES = frozenset(
     {
@@ -147,6 +180,7 @@ THROTTLES = frozenset(
         "ThrottlingException",
         "ThrottledException",
         "TooManyRequestsException",
+        _CONFLICT,
         "TransactionInProgressException",
     }
 )
@@ -154,11 +188,11 @@ THROTTLES = frozenset(
 
 class ConditionFailed(Exception):
     """
-    A conditional write was refused.
+    A conditional write or a transaction with one was refused.
 
-    *item* is the existing item; it is empty if no item exists, or if the request did not ask for
-    the item. *retried* is True if botocore repeated the write. Its first attempt may then have
-    written *item*.
+    *item* is the existing item; it is empty if no item exists, if the request did not ask for the
+    item, or after a transaction. *retried* is True if botocore repeated the write. Its first
+    attempt may then have written *item*.
     """
 
     def __init__(self, item: Item, *, retried: bool) -> None:
@@ -172,8 +206,9 @@ def translate_errors() -> Iterator[None]:
     Translate the errors of one call to AWS. Other errors are raised unchanged.
 
     Raises:
-        ConditionFailed: the condition of the write did not hold.
-        Unavailable: the service is still unavailable after botocore's retries.
+        ConditionFailed: the condition of the write, or one of a transaction, did not hold.
+        Unavailable: the service is still unavailable, or a transaction still holds the item, after
+            the retries.
     """
     try:
         yield
@@ -194,9 +229,11 @@ def status_of(error: ClientError) -> int:
 
 def _translate(error: ClientError) -> Exception:
     response: dict[str, Any] = {**error.response}
-    if response["Error"]["Code"] == "ConditionalCheckFailedException":
+    code, reasons = response["Error"]["Code"], _reasons(response)
+    if code == _CONDITION or "ConditionalCheckFailed" in reasons:
         retried = response["ResponseMetadata"].get("RetryAttempts", 0) > 0
         return ConditionFailed(response.get("Item", {}), retried=retried)
-    if is_busy(error) or status_of(error) >= _FAULT:
+    is_cancelled = code == _CANCELLED and "ValidationError" not in reasons
+    if is_cancelled or is_busy(error) or status_of(error) >= _FAULT:
         return Unavailable(str(error))
     return error

@@ -18,8 +18,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
 from tidings.aws.clients import ConditionFailed, translate_errors
 from tidings.aws.dynamodb import due
 from tidings.aws.dynamodb.attributes import (
@@ -40,7 +38,6 @@ from tidings.aws.dynamodb.table import Table, of_version
 from tidings.core import limits
 from tidings.core.consumers import position
 from tidings.core.consumers.consumer import Consumer, Failure, Note, Parked
-from tidings.core.errors import Unavailable
 from tidings.core.model import filters
 
 if TYPE_CHECKING:
@@ -51,8 +48,6 @@ if TYPE_CHECKING:
     from tidings.core.consumers.consumer import Change
     from tidings.core.effects import NewId
 
-_CANCELLED, _CONFLICT = "TransactionCanceledException", "TransactionConflictException"
-_LOST = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
 
 _PREFIX = "consumer#"
 _POSITION = as_text(
@@ -162,10 +157,6 @@ class DynamoDBConsumers:
                     self._alone(first)
         except ConditionFailed as failed:
             return failed.retried and failed.item == first.get("Put", {}).get("Item")
-        except ClientError as error:
-            if _overtaken(error):
-                return False
-            raise
         return True
 
     def parked(self, feed: str, name: str) -> Sequence[Parked]:
@@ -228,19 +219,3 @@ class DynamoDBConsumers:
 
     def _put(self, item: Item) -> dict[str, Any]:
         return {"Put": {"TableName": self._table.name, "Item": item}}
-
-
-def _overtaken(error: ClientError) -> bool:
-    """
-    Return True if *error* means that another process has written the consumer in the meantime.
-
-    Raises:
-        Unavailable: the transaction was cancelled for another reason.
-    """
-    code = error.response["Error"]["Code"]
-    if code == _CANCELLED:
-        reasons = {each.get("Code") for each in error.response.get("CancellationReasons", [])}
-        if not reasons & _LOST:
-            raise Unavailable(str(error)) from error
-        return True
-    return code == _CONFLICT

@@ -22,8 +22,6 @@ from dataclasses import asdict, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
 from tidings.aws.clients import ConditionFailed, translate_errors
 from tidings.aws.dynamodb.attributes import Item, head_key, number, number_of, text, text_of
 from tidings.aws.dynamodb.log import encode_page
@@ -104,9 +102,6 @@ def _read(name: str, value: Any) -> Any:
     return Copy(**value) if name == "copy" and value is not None else value
 
 
-_CANCELLED, _CONFLICT = "TransactionCanceledException", "TransactionConflictException"
-
-
 class DynamoDBRelays:
     """Implements `RelayStore`."""
 
@@ -147,31 +142,9 @@ class DynamoDBRelays:
             if self._control.get(relay_key(after.feed)) == put["Item"]:
                 return True
             raise
-        except ClientError as error:
-            return self._is_own_conflict(error, put["Item"])
+        except ConditionFailed:  # by another process, or by an earlier attempt of ours
+            return bool(self._control.get(relay_key(after.feed)) == put["Item"])
         return True
-
-    def _is_own_conflict(self, error: ClientError, wanted: Item) -> bool:
-        """
-        Return True if the refused transaction was already executed, by an earlier attempt of ours.
-
-        Return False if another process has written the relay.
-
-        Raises:
-            Unavailable: another transaction is in progress, and may still fail.
-            ClientError: *error*, if it does not report a conflict.
-        """
-        code = error.response["Error"]["Code"]
-        reasons: Any = error.response.get("CancellationReasons", [])
-        if code not in (_CANCELLED, _CONFLICT):
-            raise error
-        if self._control.get(relay_key(wanted["name"]["S"])) == wanted:
-            return True
-        if code == _CANCELLED and any(
-            each.get("Code") == "ConditionalCheckFailed" for each in reasons
-        ):
-            return False
-        raise Unavailable(str(error)) from error
 
     def _document(self, before: Relay, after: Relay) -> dict[str, Any]:
         """Return a put of *after* that succeeds only while *before* is stored, so at most once."""

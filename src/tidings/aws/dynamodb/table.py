@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
 from tidings.aws.clients import ConditionFailed, translate_errors
 from tidings.aws.dynamodb.attributes import Item, number, text
 from tidings.aws.effects import Threads
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
 
 _NAME = re.compile(r"#(\w+)")
-_CANCELLED = "TransactionCanceledException"
 _OF_KIND = "#kind = :kind"
 
 
@@ -144,13 +141,8 @@ class Table:
         try:
             with translate_errors():
                 self.client.transact_write_items(TransactItems=writes)  # type: ignore[arg-type]
-        except ClientError as error:
-            if error.response["Error"]["Code"] != _CANCELLED:
-                raise
-            reasons = error.response.get("CancellationReasons", [])
-            if "ConditionalCheckFailed" in {each.get("Code") for each in reasons}:
-                return False
-            raise Unavailable(str(error)) from error
+        except ConditionFailed:
+            return False
         return True
 
     def page(
