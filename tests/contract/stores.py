@@ -305,20 +305,17 @@ def on_sqlite(path: Path) -> Iterator[Stores]:
 _WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
 
 
-def _write_of(request: AWSPreparedRequest) -> bytes:
-    """Return what identifies a write to DynamoDB; b"" for other requests."""
+def _write_of(request: AWSPreparedRequest) -> tuple[str, Any]:
+    """Return the operation and body of a write to DynamoDB; ("", "") for other requests."""
     target = request.headers.get("X-Amz-Target", b"")
-    name = target.decode() if isinstance(target, bytes) else target
-    if not name.endswith(_WRITES):
-        return b""
-    body: Any = request.body or b""
-    return name.encode() + (body.encode() if isinstance(body, str) else bytes(body))
+    name = (target.decode() if isinstance(target, bytes) else target).rpartition(".")[2]
+    return (name, request.body) if name in _WRITES else ("", "")
 
 
-def _conflict(write: bytes) -> tuple[int, dict[str, str], bytes]:
+def conflict(operation: str) -> tuple[int, dict[str, str], bytes]:
     """Return the status, headers and body of DynamoDB's answer if a transaction holds the item."""
     told: dict[str, Any] = {"__type": "#TransactionConflictException", "message": "is ongoing"}
-    if b"TransactWriteItems" in write:
+    if operation == "TransactWriteItems":
         reasons = [{"Code": "None"}, {"Code": "TransactionConflict"}]
         told = {"__type": "#TransactionCanceledException", "CancellationReasons": reasons}
     return 400, {"content-type": "application/x-amz-json-1.0"}, json.dumps(told).encode()
@@ -333,14 +330,14 @@ def emulated(*, conflicts: bool = False) -> Iterator[None]:
     emulator does.
     """
     lock, process = Lock(), BotocoreStubber.process_request
-    refused = set[bytes]()
+    refused = set[tuple[str, Any]]()
 
     def in_turn(stubber: BotocoreStubber, request: AWSPreparedRequest) -> Any:
         write = _write_of(request)
         with lock:
-            if conflicts and write and write not in refused:
+            if conflicts and write[0] and write not in refused:
                 refused.add(write)
-                return _conflict(write)
+                return conflict(write[0])
             return process(stubber, request)
 
     with mock_aws(), pytest.MonkeyPatch.context() as patch:
