@@ -165,7 +165,7 @@ fuzz: $(STAMP)  ## requests and bytes nobody thought of: 20 minutes; crash-* is 
 oracle: $(STAMP)  ## every promise of PROTOCOL against a server with faults (SECONDS=3600)
 	$(BIN)/python -m tests.oracle --seconds $(or $(SECONDS),120)
 
-kills: $(STAMP)  ## kill -9 of pipelines that read databases, and at every step of a batch into tables: some minutes
+kills: $(STAMP)  ## kill -9 of pipelines that read databases, of queries of Spark, and at every step of a batch into tables: half an hour
 	KILLS=all $(BIN)/pytest tests/unit/pipelines/test_kills.py tests/unit/lake/test_killed.py \
 		tests/unit/spark/test_killed.py tests/unit/spark/test_batches.py
 

@@ -56,7 +56,6 @@ ANSWER_S = 60  # the limit of a wait for a locked table, or for the next packet 
 PORT = 3306
 _OPTIONS = ("ssl_ca", "unix_socket")
 COUNT_S = 3600  # the limit of a count, which reads the whole table
-_LIMITS = ("max_statement_time", "max_execution_time")  # of a statement, in MariaDB and MySQL
 # A batch is repeated if it waits for a row or table for longer, so that a stop has an effect.
 LOCK_S = 1
 _INIT = f"SET SESSION innodb_lock_wait_timeout = {LOCK_S}, lock_wait_timeout = {LOCK_S}"
@@ -95,6 +94,9 @@ _PUT = """
     ON DUPLICATE KEY UPDATE ts = VALUES(ts), data = VALUES(data), event_id = VALUES(event_id)"""
 _DELETE = "DELETE FROM {table} WHERE namespace = %s AND id = %s"
 _EMPTY = "DELETE FROM {table}"
+# MariaDB and MySQL each ignore the other's way to remove the limit of a statement.
+_COUNT = """/*M! SET STATEMENT max_statement_time = 0 FOR */
+    SELECT /*+ MAX_EXECUTION_TIME(0) */ count(*) FROM {table}"""
 
 
 class MySQL(OwnedStore):
@@ -138,10 +140,7 @@ class MySQL(OwnedStore):
             closing(pymysql.connect(**self._server, read_timeout=COUNT_S)) as connection,
             connection.cursor() as cursor,
         ):
-            for limit in _LIMITS:
-                with suppress(pymysql.OperationalError):  # the variable of the other server
-                    cursor.execute(f"SET SESSION {limit} = 0")
-            cursor.execute(f"SELECT count(*) FROM {self._table}")
+            cursor.execute(_COUNT.format(table=self._table))
             return int(cursor.fetchall()[0][0])
 
     def write(self, messages: list[Message], fence: int) -> None:

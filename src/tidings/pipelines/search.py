@@ -306,12 +306,7 @@ class Search(OwnedStore):
         )
 
     def _count(self, index: str) -> int:
-        """
-        Count the documents of *index*, even if the cluster limits the time of a search.
-
-        Raises:
-            TransportError: a shard did not answer.
-        """
+        """Count the documents of *index*, without the cluster's limit of a search, or fail."""
         assert self._client is not None
         params = {"track_total_hits": "true", "allow_partial_search_results": "false"}
         found = self._client.search(
