@@ -29,7 +29,8 @@ LOG_OPTIONS = ("--log-bin", "--server-id=7", "--binlog-format=ROW", "--binlog-ro
 
 def needing(fixture: str, value: object) -> ParameterSet:
     """Return *value* as a parameter of tests that get *fixture* by its name."""
-    marks = [getattr(pytest.mark, marker) for marker in lanes.servers_of([fixture])]
+    server = "postgresql_url" if fixture == "database" else fixture
+    marks = [getattr(pytest.mark, marker) for marker in lanes.servers_of([server])]
     return pytest.param(value, marks=marks, id=fixture)
 
 
