@@ -30,13 +30,15 @@ class Owner:
     """
     The consumer that a store writes for, and its feed.
 
-    *is_known* is True if the consumer had a position in the feed before the store was opened.
+    *is_known* is True if the consumer had a position in the feed before the store was opened, and
+    *is_copied* if it has acknowledged a copy of every object, so that its target has a mark.
     *adopt* is the number of rows that a target of another owner must have to be taken over.
     """
 
     consumer: str
     feed: str = ""
     is_known: bool = False
+    is_copied: bool = False
     adopt: int | None = None
 
     @property
@@ -65,25 +67,36 @@ def claim(owner: Owner, target: Target) -> str:
     Return why *owner* may use *target*: `OURS`, or the reason for which it must be marked.
 
     Raises:
-        NotOurs: the target belongs to another owner, or has data of an unknown origin.
+        NotOurs: the target belongs to another owner, has data of an unknown origin, or has lost
+            what the consumer has written.
     """
     if target.mark == owner.mark:
         return OURS
-    if not target.mark and target.is_empty:
+    is_lost = owner.is_copied and not target.is_earlier
+    if not target.mark and target.is_empty and not is_lost:
         return EMPTY
     if not target.mark and target.is_earlier:
         return EARLIER
-    rows = target.count()
+    rows = 0 if target.is_empty else target.count()  # it may also be missing
     if rows == owner.adopt:
         return ADOPTED
+    if not target.mark and target.is_empty:
+        raise NotOurs(
+            f"{target.name} is empty, although {owner.consumer} has written to it or to another"
+            f" target; copy every object with `tidings consumers mark {owner.consumer} copy --why"
+            f" restored`, or continue without with `tidings pipeline run --adopt {_store(owner)}=0`"
+        )
     found = target.mark.removeprefix(_INTRODUCTION) or "an unknown origin (no mark)"
     given = "" if owner.adopt is None else f" (--adopt gave {owner.adopt:,})"
-    store = owner.consumer.partition(".")[2]
     raise NotOurs(
         f"{target.name} has {rows:,} rows{given} of {found}, which must not be changed for"
         f" {owner.mark.removeprefix(_INTRODUCTION)}; name another target, or take this one over"
-        f" once with `tidings pipeline run --adopt {store}={rows}`"
+        f" once with `tidings pipeline run --adopt {_store(owner)}={rows}`"
     )
+
+
+def _store(owner: Owner) -> str:
+    return owner.consumer.partition(".")[2]
 
 
 class OwnedStore:

@@ -448,7 +448,9 @@ class Pipeline:
                     raise
                 found = {}
         is_known = bool(found and (found["position"] is not None or found["copying"]))
-        return Owner(consumer, source.feed, is_known, adopt)
+        # With another start, a consumer may have a position before its store was opened.
+        is_copied = is_known and not found["copying"] and source.start == "copy"
+        return Owner(consumer, source.feed, is_known, is_copied, adopt)
 
     def tree(self) -> str:
         """Return the pipeline as text for people."""

@@ -301,7 +301,8 @@ class Search(OwnedStore):
             f"index {index} at {self._shown}",
             next(iter(self._marks(index).values()), ""),
             not found,
-            self._owner.is_known and _are_positions(found),
+            # With `{namespace}`, each new type has a new index.
+            self._owner.is_known and (bool(found) or not self._is_one) and _are_positions(found),
             lambda: self._count(index),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,17 @@ from tests.unit.pipelines.messages import RESET, video
 from tests.unit.pipelines.test_running import Running, post
 from tidings.client.cli.main import main
 from tidings.client.errors import Refused
-from tidings.pipelines import MongoDB, MySQL, Parquet, Postgres, Redis, Search, ownership
+from tidings.pipelines import (
+    MongoDB,
+    MySQL,
+    Parquet,
+    Pipeline,
+    Postgres,
+    Redis,
+    Search,
+    Source,
+    ownership,
+)
 from tidings.pipelines.messages import WrongPipeline
 from tidings.pipelines.ownership import NotOurs, OwnedStore, Owner, mark_in, with_mark
 from tidings.pipelines.pipeline import load
@@ -284,6 +295,53 @@ def test_a_target_that_was_made_again_by_others_is_not_ours(kind: Kind, url: str
             store.write(copy(), 1)
     refused(kind.sink(url, "again"), Owner("p.s", FEED, is_known=True), "unknown origin")
     assert kind.rows(url, "again") == 3
+
+
+def test_a_target_that_lost_what_was_written_is_not_continued(kind: Kind, url: str) -> None:
+    """
+    The consumer has acknowledged a copy, so an empty target without a mark was dropped, restored or
+    replaced. A new copy fills it; a folder may be emptied by its user.
+    """
+    known = Owner("p.s", FEED, is_known=True, is_copied=True)
+    if is_folder(kind):
+        with opened(kind.sink(url, "moved"), known) as store:
+            store.write(copy(), 1)
+        return
+    refused(kind.sink(url, "lost1"), known, r"lost1.* empty.*consumers mark p\.s copy.*adopt s=0")
+    with opened(kind.sink(url, "lost1"), replace(known, is_copied=False)) as store:
+        store.write(copy(), 1)
+    with opened(kind.sink(url, "lost1"), known):
+        pass
+    with opened(kind.sink(url, "lost2"), replace(known, adopt=0)) as store:
+        store.write([video("insert", "c", 2)], 1)
+    assert (kind.rows(url, "lost1"), kind.rows(url, "lost2")) == (2, 1)
+
+
+def test_a_store_that_was_put_back_to_its_beginning_is_copied_again(
+    pipe: Pipe, redis_url: str
+) -> None:
+    """It fails with the command that does it; nothing is written before."""
+    key = f"back{pipe.feed}"
+
+    def started(count: int) -> Progress:
+        pipeline = Pipeline("p", Source(pipe.url, pipe.feed)).save("s", Redis(redis_url, key))
+        with Running(pipeline) as running:
+            (progress,) = running.runner.progress
+            until(lambda: progress.state == "failed" or is_copied(count))
+        return progress
+
+    def is_copied(count: int) -> bool:
+        return _count_hash(redis_url, key) == count and not pipe.api.show("p.s")["copying"]
+
+    post(pipe, ("insert", "a"))
+    assert started(1).state == "stopped"
+    with redis.Redis.from_url(redis_url) as client:
+        client.delete(key, f"{key}:writers")
+    post(pipe, ("insert", "b"))
+    assert "`tidings consumers mark p.s copy" in started(2).error
+    assert _count_hash(redis_url, key) == 0
+    pipe.api.act("p.s", "mark", {"position": "copy", "why": "restored", "by": "test"})
+    assert started(2).state == "stopped"
 
 
 def test_an_open_store_empties_nothing_after_another_adopted_it(kind: Kind, url: str) -> None:
