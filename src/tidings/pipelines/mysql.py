@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 import time
@@ -10,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -462,7 +464,8 @@ _WANTED = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
 _WANTED |= {"binlog_row_metadata": "FULL"}  # the log then has the names and types of columns
 _PARSE_ERROR, _NO_TABLE, _NO_COLUMN, _DENIED = 1064, 1146, 1054, (1044, 1142, 1227)
 _COLUMNS = """SELECT column_name AS name, data_type AS kind, character_maximum_length AS size,
-    character_set_name AS charset, column_type LIKE '%% COMPRESSED*/' AS compressed
+    character_set_name AS charset, column_type LIKE '%% COMPRESSED*/' AS compressed,
+    extra LIKE '%%INVISIBLE%%' AS invisible
     FROM information_schema.columns
     WHERE table_schema = DATABASE() AND table_name = %s"""
 _TABLE = """SELECT table_schema AS base, table_name AS name, table_type AS kind
@@ -484,7 +487,12 @@ _UUID_BYTES = 16  # the server returns no size for this type
 # compared exactly in a query. Values of `_OTHERWISE_IN_LOG` have another form in the log than in
 # the result of a query.
 _INEXACT = {"float", "bit"}
-_OTHERWISE_IN_LOG = {"set", "inet4", "inet6", "ucs2", "utf16", "utf16le", "utf32"}
+_OTHERWISE_IN_LOG = {"set", "inet4", "inet6", "swe7", "ucs2", "utf16", "utf16le", "utf32"}
+# Values that the reader of the log returns for a zero, which is outside of the range of the type.
+_ZEROS: dict[str, dict[Any, Any]] = {"year": {1900: 0}, "timestamp": {datetime(1970, 1, 1): None}}
+_RAW = "latin-1"  # each byte is one character
+# Python cannot decode some texts that the server accepts, so texts in the log are not decoded.
+RowsEvent.charset_to_encoding = staticmethod(lambda _: _RAW)
 # Statements after which the table need not be copied again, because the log has each row that they
 # change.
 _HARMLESS = {"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA", "GRANT", "REVOKE"}
@@ -833,7 +841,10 @@ class MySQLTable:
 
     @property
     def _selection(self) -> str:
-        return ", ".join(f"`{each}`" for each in self._rows.selected) or "*"
+        """Return the columns to query. If all are read, these are not the other invisible ones."""
+        hidden = [key for key in self._rows.keys if self._columns[key]["invisible"]]
+        names = ", ".join(f"`{each}`" for each in self._rows.selected or hidden)
+        return names if self._rows.selected else ", ".join(filter(None, ["*", names]))
 
     def _pages(self, columns: str, after: Sequence[Any] | None = None) -> Iterator[list[Row]]:
         """
@@ -956,16 +967,30 @@ class MySQLTable:
 
     def _from_log(self, column: str, value: Any) -> Any:
         """
-        Return *value* from the log as a query returns it: binaries padded, and UUIDs as text.
+        Return *value* from the log as a query returns it, or None if it cannot be known.
 
-        The log cuts zero bytes at the end of values with a fixed length. Python decodes a value
-        without any byte to a `str`, even if the type of the column is binary.
+        The log cuts zero bytes at the end of values with a fixed length, and its reader returns
+        texts as `_RAW` and negative times with a wrong fraction.
         """
-        kind, size = (self._columns[column][name] for name in ("kind", "size"))
-        if kind not in ("binary", "uuid") or not (value == "" or isinstance(value, bytes)):
-            return value
-        padded = (value or b"").ljust(size or _UUID_BYTES, b"\0")
-        return str(UUID(bytes=padded)) if kind == "uuid" else padded
+        kind, size, charset = (self._columns[column][name] for name in ("kind", "size", "charset"))
+        if value in _ZEROS.get(kind, ()):
+            return _ZEROS[kind][value]
+        if isinstance(value, timedelta):
+            return _from_log_time(value)
+        if kind == "enum" or not isinstance(value, str):
+            return None if value == "" else value  # "" also is each value that is not UTF-8
+        raw = value.encode(_RAW)
+        if kind in ("binary", "uuid"):
+            raw = raw.ljust(size or _UUID_BYTES, b"\0")
+        with suppress(ValueError):  # the column was altered after the event
+            if charset is None:
+                return str(UUID(bytes=raw)) if kind == "uuid" else raw
+            if charset.startswith("utf8") or raw.isascii():
+                return raw.decode()
+            # Python's codecs have other characters, or none, for some bytes of most other sets.
+            query = f"SELECT CONVERT(CONVERT(%s USING {charset}) USING utf8mb4) AS found"
+            return self._query(query, raw)[0]["found"]
+        return None
 
     def _now(self, changed: Mapping[str, _Change]) -> list[dict[str, Any]]:
         """
@@ -999,6 +1024,18 @@ class MySQLTable:
             if error.args[0] == _NO_COLUMN:
                 raise _Altered(f"{self}: {error.args[1]}") from None
             raise
+
+
+def _from_log_time(value: timedelta) -> timedelta:
+    """
+    Return the time that was logged, of which the reader of the log made *value*.
+
+    The server logs a negative time with a fraction as the second below it plus a positive fraction.
+    The reader subtracts the fraction from the second instead: -1.25 s becomes -1.75 s.
+    """
+    if value >= timedelta(0) or not value.microseconds:
+        return value
+    return timedelta(seconds=2 * math.ceil(value.total_seconds()) - 1) - value
 
 
 def _keyword(query: str) -> str:

@@ -20,6 +20,8 @@ from psycopg.adapt import Loader, PyFormat, Transformer
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Format
 from psycopg.rows import dict_row, tuple_row
+from psycopg.types import TypeInfo
+from psycopg.types.array import register_array
 from psycopg.types.json import Jsonb, set_json_loads
 
 from tidings.lineage import datasets
@@ -444,6 +446,16 @@ _COLUMNS = """SELECT attname::text AS name, atttypid::bigint AS kind, atttypmod 
         WHERE indrelid = attrelid AND indisprimary) AS place
     FROM pg_attribute WHERE attrelid = %s::bigint::oid AND attnum > 0 AND NOT attisdropped
     ORDER BY place, attnum"""
+# The types of arrays in the columns of a table, with the types of their elements, and the types of
+# domains. Types may be nested, as in an array of a domain of an array.
+_TYPES = """WITH RECURSIVE used AS (
+    SELECT atttypid AS oid FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0
+    UNION SELECT unnest(ARRAY[typelem, typbasetype]) FROM used JOIN pg_type USING (oid))
+    SELECT t.oid::bigint AS oid, t.typname::text AS name, t.typbasetype::bigint AS base,
+    each.oid::bigint AS element, each.typdelim::text AS delimiter
+    FROM used JOIN pg_type t USING (oid) LEFT JOIN pg_type each
+    ON each.oid = t.typelem AND each.typarray = t.oid
+    WHERE t.typbasetype <> 0 OR each.oid <> 0"""
 _UNIQUE = """SELECT array_agg(attname::text) AS columns FROM pg_index JOIN pg_attribute
     ON attrelid = indrelid AND attnum = ANY((indkey::int2[])[0:indnkeyatts - 1])
     WHERE indrelid = %s::bigint::oid AND indisunique AND indisvalid AND indimmediate
@@ -726,6 +738,8 @@ class PostgresTable:
             missing = f"{self}: no table has this name"
             raise (Away if self._state else WrongPipeline)(missing)
         columns = self._query(_COLUMNS, tables[0]["oid"])
+        assert self._connection is not None
+        load_arrays(self._connection, name)
         if not self._is_key_given:
             self._rows.keys = tuple(each["name"] for each in columns if each["place"] is not None)
         old = self._state.get("columns", () if self._state else None)
@@ -1104,6 +1118,20 @@ def connect(dsn: str, settings: str = "", **options: Any) -> psycopg.Connection[
         assert loader is not None
         connection.adapters.register_loader(info.oid, _or_text(loader))
     return connection
+
+
+def load_arrays(connection: psycopg.Connection[Any], table: str) -> None:
+    """Make *connection* return arrays in *table* as lists, also those of the database's types."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        types = cursor.execute(_TYPES, (table,)).fetchall()
+    bases = {each["oid"]: each["base"] for each in types if each["base"]}
+    for each in types:
+        element = each["element"]
+        while element in bases:
+            element = bases[element]
+        if element and not connection.adapters.get_loader(each["oid"], Format.TEXT):
+            info = TypeInfo(each["name"], element, each["oid"], delimiter=each["delimiter"])
+            register_array(info, connection)
 
 
 def _is_shared(connection: psycopg.Connection[Any], dsn: str) -> bool:

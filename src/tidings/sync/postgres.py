@@ -20,7 +20,7 @@ from tidings.core.sync.dumps import dump_line
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.documents import Row, plain, split_key
 from tidings.pipelines.messages import WrongPipeline
-from tidings.pipelines.postgres import Rows, connect, table_of, without_secrets
+from tidings.pipelines.postgres import Rows, connect, load_arrays, table_of, without_secrets
 
 STATEMENT_MS_MAX = 60_000  # a chunk takes milliseconds; a slower query lacks an index
 CONNECT_S = 10  # an available server responds within 1 s
@@ -92,7 +92,7 @@ class PostgresTable:
     """
 
     def __init__(self, dsn: str, table: str, mapping: Mapping) -> None:
-        self._dsn, self._mapping = dsn, mapping
+        self._dsn, self._table, self._mapping = dsn, table, mapping
         self._connection: psycopg.Connection[Row] | None = None
         self.estimate = 0  # the number of rows by the server's statistics, or 0 if it is unknown
         try:
@@ -220,6 +220,7 @@ class PostgresTable:
             self._connection = connect(
                 self._dsn, _SETTINGS, connect_timeout=CONNECT_S, row_factory=dict_row
             )
+            load_arrays(self._connection, self._table)
         with closing(self._connection.cursor()) as cursor:
             return cursor.execute(query, values).fetchall()
 

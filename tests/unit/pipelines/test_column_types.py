@@ -66,7 +66,21 @@ POSTGRES = {
     "mood": ["'sad'"],
     "domained": ["7"],
     "pair": ["ROW(1, 'x')"],
-    "mood[]": ["'{sad,ok}'"],
+    "mood[]": ["'{sad,ok}'", "'{{sad},{ok}}'", "'{}'"],
+    "domained[]": ["'{1,NULL}'"],
+    "words": ["'{a,\"b,c\"}'"],
+    "words[]": ["""'{"{a,b}","{}"}'"""],
+    "pair[]": ["""ARRAY[ROW(1, 'x,y')::pair]"""],
+    "citext": ["'Abc'"],
+    "citext[]": ["'{Abc,NULL}'"],
+    "box[]": ["'{(3,4),(1,2);(7,8),(5,6)}'"],
+    "hstore": ["'a=>1,b=>NULL'"],
+    "hstore[]": ["""ARRAY['a=>1'::hstore]"""],
+    "floats": ["'[1.5,2.5)'"],
+    "floats[]": ["""ARRAY['[1.5,2.5)'::floats]"""],
+    "pg_lsn[]": ["'{16/B374D848}'"],
+    "timestamptz[]": ["'{2026-01-01 00:00:00+02,-infinity,10000-01-01}'"],
+    "int2vector": ["'1 2'"],
 }
 
 
@@ -75,8 +89,12 @@ def test_types_of_postgresql(table: Database) -> None:
     Each type has ordinary values, the ends of its range, and values that Python cannot represent.
     """
     table.do(
-        "DROP TYPE IF EXISTS mood, pair",
-        "DROP DOMAIN IF EXISTS domained",
+        "DROP TYPE IF EXISTS mood, pair, floats",
+        "DROP DOMAIN IF EXISTS domained, words",
+        "CREATE EXTENSION IF NOT EXISTS citext",
+        "CREATE EXTENSION IF NOT EXISTS hstore",
+        "CREATE TYPE floats AS RANGE (subtype = float8)",
+        "CREATE DOMAIN words AS text[]",
         "CREATE TYPE mood AS ENUM ('sad', 'ok')",
         "CREATE DOMAIN domained AS int CHECK (VALUE > 0)",
         "CREATE TYPE pair AS (n int, t text)",
@@ -112,6 +130,21 @@ def test_types_of_postgresql(table: Database) -> None:
             for way in ("copy", "log", "changed")
         ]
         assert [repr(each) for each in seen] == [repr(seen[0])] * 6, (kinds[name], value)
+    lists = {
+        "mood[]": ["sad", "ok"],
+        "domained[]": [1, None],
+        "words": ["a", "b,c"],
+        "words[]": [["a", "b"], []],
+        "pair[]": ['(1,"x,y")'],
+        "citext[]": ["Abc", None],
+        "box[]": ["(3,4),(1,2)", "(7,8),(5,6)"],
+        "hstore[]": ['"a"=>"1"'],
+        "floats[]": ["[1.5,2.5)"],
+        "pg_lsn[]": ["16/B374D848"],
+        "timestamptz[]": ["2025-12-31T22:00:00+00:00", "-infinity", "10000-01-01 00:00:00+00"],
+    }
+    for kind, value in lists.items():
+        assert followed.objects[f"log-{names[kind]}-0"][names[kind]] == value
     assert followed.objects[f"log-{names['date']}-1"][names["date"]] == "infinity"
     assert followed.objects[f"log-{names['timestamptz']}-1"][names["timestamptz"]] == "-infinity"
     assert followed.objects[f"log-{names['date']}-3"][names["date"]] == "0044-03-15 BC"

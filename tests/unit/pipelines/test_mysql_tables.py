@@ -152,6 +152,33 @@ def test_a_key_of_any_type(table: Database, kind: str, values: str) -> None:
     followed.until_ids()
 
 
+def test_invisible_columns(table: Database) -> None:
+    """They are not published, except those of the key; the copy, the log and a deletion agree."""
+    table.do(
+        "CREATE TABLE {t} (id int PRIMARY KEY AUTO_INCREMENT INVISIBLE, v text,"
+        " secret int INVISIBLE DEFAULT 5)",
+        "INSERT INTO {t} (v) VALUES ('one'), ('two')",
+    )
+    followed = table.follow()
+    assert followed.objects == {"1": {"id": 1, "v": "one"}, "2": {"id": 2, "v": "two"}}
+    table.do("UPDATE {t} SET v = 'log', secret = 6 WHERE id = 1", "DELETE FROM {t} WHERE id = 2")
+    followed.until(lambda: followed.objects == {"1": {"id": 1, "v": "log"}})
+
+
+def test_a_zero_of_a_key_is_read_again(table: Database) -> None:
+    """A zero time of the log is not known, so the table is copied again; a zero year is known."""
+    table.do(
+        "SET sql_mode = ''",
+        "CREATE TABLE {t} (y year, d date, t timestamp(3), v text, PRIMARY KEY (y, d, t))",
+        "INSERT INTO {t} VALUES (0, '2026-00-00', 0, 'copy'), (1901, '2026-01-01', 0, 'copy'),"
+        " (0, '2026-01-01', '2026-01-01', 'copy')",
+    )
+    followed = table.follow()
+    assert len(followed.objects) == 3
+    table.do("UPDATE {t} SET v = 'log'")
+    followed.until(lambda: all(each["v"] == "log" for each in followed.objects.values()))
+
+
 @pytest.mark.parametrize(
     ("kind", "follows"),
     [
@@ -160,6 +187,7 @@ def test_a_key_of_any_type(table: Database, kind: str, values: str) -> None:
         ("set('a','b')", True),
         ("inet6", True),
         ("varchar(9) CHARACTER SET utf16", True),
+        ("varchar(9) CHARACTER SET swe7", True),
         ("char(9) CHARACTER SET ucs2", True),
     ],
 )
