@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,6 +15,8 @@ from tidings.pipelines.bodies import object_of, until_refused
 from tidings.pipelines.documents import to_text
 from tidings.pipelines.messages import Message, Overtaken, WrongPipeline
 from tidings.pipelines.ownership import ADOPTED, OURS, OwnedStore, Target
+
+_log = logging.getLogger(__name__)
 
 PORT = 6379
 ANSWER_S = 60  # a batch fails if the server takes longer than this
@@ -54,7 +58,11 @@ class Redis(OwnedStore):
     has the fence of the last worker; after a later worker has written, an earlier worker can no
     longer write. Its field `owner` is the mark of the hash (`ownership`). A reset empties the hash
     *key*. A written batch is on disk only if the server is
-    configured with `appendonly yes` and `appendfsync always`.
+    configured with `appendonly yes` and `appendfsync always`. In Redis Cluster, *key* must have
+    braces, as in `{objects}`, so that both keys are on one node, and *url* must be of this node.
+
+    A server that evicts any key when its memory is full (`maxmemory-policy allkeys-...`) is
+    refused. If the hash is already marked, a warning is logged instead.
 
     Raises:
         WrongPipeline: *url* is not a Redis address, or *key* is empty.
@@ -76,6 +84,14 @@ class Redis(OwnedStore):
         self._own(consumer)
         reason = self._claim(self.inspect())
         assert self._client is not None
+        if evicts := _eviction_of(self._client):
+            rule = "it would delete all objects when its memory is full"
+            give = "set volatile-lru or noeviction"
+            if reason != OURS:
+                raise WrongPipeline(
+                    f"{self}: the server has maxmemory-policy {evicts}; {rule}; {give}"
+                )
+            _log.warning("%s: the server has maxmemory-policy %s; %s; %s", self, evicts, rule, give)
         if reason == ADOPTED:
             # The fences of an earlier feed may be higher than those of this one.
             self._client.hdel(self._writers, consumer)
@@ -132,6 +148,15 @@ class Redis(OwnedStore):
 
     def __str__(self) -> str:
         return f"hash {self._key} at {self._shown}"
+
+
+def _eviction_of(client: redis.Redis) -> str:
+    """Return the policy by which the server evicts keys without an expiry; "" if it evicts none."""
+    with suppress(redis.ResponseError):  # the user may not see it
+        memory: Any = client.info("memory")
+        policy = str(memory.get("maxmemory_policy", ""))
+        return policy if memory.get("maxmemory") and policy.startswith("allkeys") else ""
+    return ""
 
 
 def _command(index: int, message: Message) -> tuple[str, bytes, bytes]:

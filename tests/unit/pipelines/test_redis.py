@@ -56,6 +56,28 @@ def test_a_worker_of_redis_that_was_overtaken_writes_nothing(redis_url: str) -> 
         sink.close()
 
 
+def test_a_server_that_evicts_any_key_is_refused(
+    redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If it evicts only keys with an expiry, it is not; a hash that is ours has a warning."""
+    with redis.Redis.from_url(redis_url) as server:
+        try:
+            server.config_set("maxmemory-policy", "allkeys-lru")
+            opened(redis_url, "unlimited").close()
+            server.config_set("maxmemory", "100mb")
+            with pytest.raises(
+                WrongPipeline, match="maxmemory-policy allkeys-lru; it would delete"
+            ):
+                opened(redis_url, "evicted")
+            assert not server.exists("evicted:writers") and not caplog.records
+            opened(redis_url, "unlimited").close()
+            assert "maxmemory-policy allkeys-lru" in caplog.text
+            server.config_set("maxmemory-policy", "volatile-lru")
+            opened(redis_url, "evicted").close()
+        finally:
+            server.config_set("maxmemory", "0")
+
+
 def test_what_json_cannot_hold_is_told_by_its_place(redis_url: str) -> None:
     """The messages before it are written, and none after it."""
     sink = opened(redis_url, "refused")
