@@ -79,6 +79,11 @@ _INTEGER = {
     "timestamp": r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d:?\d\d)?)?$",
     "date": r"^\d{4}-\d\d-\d\d$",
 }
+# The first and the last value of two types. PyIceberg, Arrow and Polars cannot read others.
+_RANGES = {
+    "timestamp": ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"),
+    "date": ("0001-01-01", "9999-12-31"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +204,8 @@ def _check(kind: str) -> Callable[[Column, Column], Column] | None:
     if kind == "double":
         return _is_exact
     if kind in _INTEGER:
-        return lambda text, _: text.rlike(_INTEGER[kind])
+        fits = partial(_finite, kind)
+        return lambda text, value: text.rlike(_INTEGER[kind]) & fits(value).isNotNull()
     if kind.startswith("struct<"):
         return partial(_struct_fits, kind)
     check = _check(kind[len("array<") : -1]) if kind.startswith("array<") else None
@@ -256,11 +262,22 @@ def _digits(number: Column) -> Column:
 
 
 def _finite(kind: str, value: Column) -> Column:
-    """Return *value* of a column of type *kind*, but null for a number too large for a double."""
+    """
+    Return *value* of a column of type *kind*, but null for a value that readers cannot represent.
+
+    These are numbers too large for a double, and times outside the years 1 to 9999.
+    """
     if kind == "double":
         return F.when(F.abs(value) <= _DOUBLE_MAX, value)
-    if kind == "array<double>":
-        return F.transform(value, partial(_finite, "double"))
+    if kind in _RANGES:
+        return F.when(value.between(*(F.lit(each).cast(kind) for each in _RANGES[kind])), value)
+    if kind.startswith("array<"):
+        return F.transform(value, partial(_finite, kind[len("array<") : -1]))
+    if kind.startswith("struct<"):
+        column = DataColumn("", "", kind)
+        parts = zip(column.fields, column.kinds, strict=True)
+        finite = [_finite(inner, value.getField(name)).alias(name) for name, inner in parts]
+        return F.when(value.isNotNull(), F.struct(*finite))
     return value
 
 

@@ -95,6 +95,30 @@ def test_values_that_change_their_type(scene: Scene) -> None:
     assert batch.left == {"video": len(whole), "user": 5}
 
 
+def test_times_outside_the_years_1_to_9999(scene: Scene) -> None:
+    """Other readers cannot represent them, so no column has them; `data` has their text."""
+    schema = """{"user": {"when": "timestamp", "day": "date", "many": "array<timestamp>",
+        "part": "struct<t:timestamp>"}}"""
+    far = "10000-01-01T00:00:00Z", "9999-12-31T23:59:59-01:00", "0000-06-01T00:00:00Z"
+    beyond = {
+        f"{key}{at}": f'{{"{key}":{form % time}}}'
+        for key, form in (("when", '"%s"'), ("many", '[null,"%s"]'), ("part", '{"t":"%s"}'))
+        for at, time in enumerate(far)
+    }
+    beyond |= {"day0": '{"day":"0000-01-01"}', "day9": '{"day":"10000-01-01"}'}
+    beyond |= {"many3": '{"many":["x"]}', "day2": '{"day":"2026-02-30"}'}
+    inside = {"last": '{"when":"9999-12-31T23:59:59.999999Z","part":{"t":null},"many":[]}'}
+    lines = [_line(id, text, "user") for id, text in (beyond | inside).items()]
+    scene.put(kept(1, *lines))
+    (batch,) = scene.follow(schema)
+    assert batch.left == {"user": len(beyond)}
+    columns = "concat_ws('', `when`, day, array_join(many, ''), part.t) AS found", "data"
+    written = scene.tables(schema).types["user"].table.rows().selectExpr("id", *columns).collect()
+    found = {id: (text, data) for id, text, data in written}
+    assert found.pop("last") == ("9999-12-31 23:59:59.999999", None)
+    assert found == {id: ("", text) for id, text in beyond.items()}
+
+
 def test_a_type_whose_table_fails_leaves_the_others(scene: Scene) -> None:
     """
     It is reported with its reason and counted in no place: the next run continues there, in the
