@@ -685,8 +685,8 @@ class MySQLTable:
         return found or [*self._problems_of_log()]
 
     def _problems_of_columns(self) -> Iterator[str]:
-        published = self._state.get("fields", self._columns) if self._state else None
-        yield from self._rows.choose(list(self._columns), published)
+        published = self._state.get("fields", self._visible) if self._state else None
+        yield from self._rows.choose(self._visible, published)
         if not self._rows.keys:
             yield "it has no primary key; give key="
         refused = _INEXACT | (_OTHERWISE_IN_LOG if self._follow else set())
@@ -787,7 +787,7 @@ class MySQLTable:
             and state.get("server") == self._replicated
             and state.get("uuid", self._server_uuid) == self._server_uuid
             and state.get("key") == list(self._rows.keys)
-            and state.get("fields", list(self._columns)) == self._rows.fields
+            and state.get("fields", self._visible) == self._rows.fields
         )
 
     def _status_of_log(self) -> Row:
@@ -841,10 +841,15 @@ class MySQLTable:
 
     @property
     def _selection(self) -> str:
-        """Return the columns to query. If all are read, these are not the other invisible ones."""
-        hidden = [key for key in self._rows.keys if self._columns[key]["invisible"]]
+        hidden = [each for each in self._rows.fields if self._columns[each]["invisible"]]
         names = ", ".join(f"`{each}`" for each in self._rows.selected or hidden)
         return names if self._rows.selected else ", ".join(filter(None, ["*", names]))
+
+    @property
+    def _visible(self) -> list[str]:
+        """Return the columns, without invisible ones that are neither in the key nor named."""
+        named = {*self._rows.keys, *self._rows.columns}
+        return [n for n, each in self._columns.items() if n in named or not each["invisible"]]
 
     def _pages(self, columns: str, after: Sequence[Any] | None = None) -> Iterator[list[Row]]:
         """
