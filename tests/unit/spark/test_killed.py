@@ -4,6 +4,7 @@ Queries that are killed at every step of a batch, as `kill -9` does, and resume 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -29,8 +30,8 @@ from tidings.client.poster import Poster
 from tidings.server.running import Server
 from tidings.spark.reader import StreamReader, TidingsSource
 
-# All points but the last one are in the first batch. Each is a Spark of its own, 10 s of two cores:
-# `make kills` takes all of them.
+# The last two are the first and second write of a process. Each is a Spark of its own, 10 s of two
+# cores: `make kills` takes all of them.
 POINTS = ("latestOffset", "initialOffset", "partitions", "read", "written 0", "written 1")
 COLD_S = 240.0  # until Spark has started and done two batches, on a busy machine
 DIES = "TIDINGS_TEST_DIES"  # the point, the file that records it, and the group of processes
@@ -74,13 +75,14 @@ class Dying(TidingsSource):
 
 def query(spark: SparkSession, folder: Path, options: dict[str, str]) -> Any:
     """Start a query with a store that knows a batch by its number, and overwrites attempts."""
+    written = itertools.count()  # `start=now` has an empty first batch, which may be done
 
     def write(frame: DataFrame, batch: int) -> None:
         rows = [row.asDict() for row in frame.select("cursor", "line").collect()]
         with (folder / "tries").open("a") as tries:
             tries.write(f"{batch}\n")
         (folder / f"part-{batch}").write_text(json.dumps(rows))
-        die(f"written {batch}")
+        die(f"written {next(written)}")
 
     frame = spark.readStream.format("tidings").options(**options).load()
     asked = frame.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
