@@ -46,6 +46,7 @@ _SETTINGS = {
 # An idle connection must not be closed, because the server accepts no other (`_close_to_others`).
 _CHANNEL = [("grpc.client_idle_timeout_ms", 2**31 - 1)]
 _READ_BYTES = 4_000_000
+_LINE_BYTES_MAX = 32_000_000  # Sail cannot transfer 201 MB; an object has at most 64 KB
 _BATCH_ROWS = 8_192  # Sail's default
 # New objects between two garbage collections. Few collections are enough, because rows never form
 # cycles.
@@ -262,13 +263,17 @@ def _batches(name: str) -> Iterator[pa.RecordBatch]:
 
 def _lines(name: str) -> Iterator[list[bytes]]:
     """Yield lists of lines, a few megabytes each. Raise an error with the text of `error_text`."""
-    rest, at = b"", 0
+    rest, at, number = b"", 0, 1
     try:
         with Path(name).open("rb") as raw:
             file = gzip.GzipFile(fileobj=raw) if name.endswith(GZIP) else raw
             text = file.read(_READ_BYTES).removeprefix(codecs.BOM_UTF8)
             while text:
                 *lines, rest = (rest + text).split(b"\n")
+                if len(lines[0] if lines else rest) > _LINE_BYTES_MAX:
+                    rule = f"must have at most {_LINE_BYTES_MAX:,} bytes; write an object per line"
+                    raise OSError(f"line {number} {rule}")
+                number += len(lines)
                 if lines:
                     yield lines
                 _reading.advance(raw.tell() - at)

@@ -104,6 +104,14 @@ def test_gzip_data_that_are_cut_off(session: SparkSession, tmp_path: Path) -> No
         _job(session, tmp_path).make_plan([str(broken)], Rows([]), through=7)
 
 
+def test_a_file_without_lines(session: SparkSession, tmp_path: Path) -> None:
+    """It is named with its line and the limit, before Sail gets a line that it cannot transfer."""
+    with pytest.raises(BadFile) as caught:
+        planned(session, tmp_path, [GOOD[0], b"[" + b"1," * 17_000_000], [])
+    rule = "line 2 must have at most 32,000,000 bytes; write an object per line"
+    assert str(caught.value).endswith(f": cannot be read: {rule}")
+
+
 @on_both
 def test_numbers_keep_their_digits(session: SparkSession, tmp_path: Path) -> None:
     """Large integers, thirty decimals and tiny numbers, by Spark's own patterns or the core."""
