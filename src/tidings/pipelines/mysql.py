@@ -879,7 +879,7 @@ class MySQLTable:
         Return when a transaction or statement has ended that makes another copy necessary.
         """
         changed, yielded_s, end = dict[str, _Change](), time.monotonic(), self._state
-        is_stale = False
+        is_stale = is_inside = False  # the last batch ended inside a transaction
         for event in self._events(self._state):
             kind = _keyword(event.query) if isinstance(event, QueryEvent) else ""
             if isinstance(event, RowsEvent) and self._is_ours(event):
@@ -897,7 +897,9 @@ class MySQLTable:
                 continue
             # If a new file has begun, store its name, because the server may remove the old file.
             # Also store the identity of the log that a position of an earlier release lacks.
-            if changed or end["file"] != self._state["file"] or "log" not in self._state:
+            is_moved = end["file"] != self._state["file"] or "log" not in self._state
+            if changed or is_moved or (is_inside and is_end):
+                is_inside = not is_end
                 operations, self._state = self._now(changed), {"mode": COMPLETE, **end}
                 yield from batches(operations, {self._rows.type: self._state})
             else:
