@@ -32,12 +32,13 @@ def ran(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_lane_runs(tmp_path: Path) -> None:
-    """In order, and each is in the table at the end."""
+    """Each is in the table at the end; the first and the last two have the machine alone."""
     done = ran(tmp_path)
     lanes = [line[4:] for line in done.stdout.splitlines() if line.startswith("ran ")]
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert lanes[:2] == ["check", "test"] and lanes[-1].startswith("bench ")
+    assert lanes[0] == "check" and lanes[-1].startswith("bench ")
+    assert {"test", "test-deploy", "test-spark"} < {*lanes[1:-2]}
     assert done.stdout.count(" passed") == len(lanes)
 
 

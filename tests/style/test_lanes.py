@@ -104,4 +104,4 @@ def test_each_lane_has_its_command() -> None:
         assert re.search(rf"^{target}: .*\n\t\$\(call PYTEST,\d\) {name}$", makefile, re.M)
         assert f"$(MAKE) {target}\n" in f"{everything}\n"
         assert f"| `{lane.command}` |" in contributing
-        assert f"\nlane {lane.command}\n" in ci
+        assert f"lane {lane.command}\n" in ci
