@@ -132,6 +132,7 @@ def test_the_end_of_its_terminal_ends_a_server(tmp_path: Path) -> None:
     port = processes.free_port()
     pid, terminal = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
         command = ["tidings", "serve", "--port", str(port), "--data", str(tmp_path)]
         os.execv(sys.executable, [sys.executable, "-m", *command])
     try:
