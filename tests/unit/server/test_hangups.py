@@ -9,6 +9,7 @@ import signal
 import ssl
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,14 @@ from tidings.server.running import Server
 
 OPERATION = {"event": "insert", "type": "video", "id": "x32"}
 WITHIN_S = 180.0
+
+
+@pytest.fixture(autouse=True)
+def _no_nohup() -> Iterator[None]:
+    """Let servers that a test starts have the default SIGHUP, also if the tests have nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def hang_up(server: Server) -> None:
@@ -132,7 +141,6 @@ def test_the_end_of_its_terminal_ends_a_server(tmp_path: Path) -> None:
     port = processes.free_port()
     pid, terminal = pty.fork()
     if pid == 0:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
         command = ["tidings", "serve", "--port", str(port), "--data", str(tmp_path)]
         os.execv(sys.executable, [sys.executable, "-m", *command])
     try:
