@@ -9,7 +9,9 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -197,6 +199,8 @@ class Program(LazyGroup):
         except OSError as error:
             if error.errno not in _FULL or error.filename is not None:
                 raise
+            with suppress(OSError):  # Python's own flush at the end would exit with 120
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise click.ClickException(f"the output cannot be written: {error.strerror}") from None
         except click.Abort as aborted:  # a prompt was interrupted, or its input has ended
             if not isinstance(aborted.__context__, KeyboardInterrupt):
