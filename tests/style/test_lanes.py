@@ -89,7 +89,7 @@ def test_tests_of_what_lambda_runs_run_once() -> None:
     assert lanes.sample(found) == {found[0], *found[3:]}
     assert all((ROOT / folder).is_dir() for folder in lanes.RUNTIME)
     assert f"export {lanes.RUNTIME_APART}=1\n" in (ROOT / ".ci/run").read_text()
-    assert "\nlane make test-runtime\n" in (ROOT / ".ci/run").read_text()
+    assert "lane make test-runtime\n" in (ROOT / ".ci/run").read_text()
 
 
 def test_each_lane_has_its_command() -> None:
