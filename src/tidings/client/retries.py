@@ -47,6 +47,8 @@ def stop_on_signals(stop: Callable[[], None], *, within_s: float | None = None) 
     def on_signal(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
         received.append(number)
+        # Another kind of signal may have arrived already, and Python drops it if its handler is
+        # replaced before it runs. So each kind keeps its handler until its own signal.
         if len(received) > 1:
             signal.raise_signal(number)
         if within_s is not None:
