@@ -45,6 +45,25 @@ def until_refused(
     return made, None
 
 
+def write_parts(
+    messages: Sequence[Message],
+    put: Callable[[Sequence[Message], int], None],
+    empty: Callable[[], None],
+) -> None:
+    """
+    Call *empty* for each reset, and *put* with the messages before, between and after them.
+
+    *put* also receives the index of the first of its messages, of which there may be none.
+    """
+    start = 0
+    for at, message in enumerate(messages):
+        if message.is_command:
+            put(messages[start:at], start)
+            empty()
+            start = at + 1
+    put(messages[start:], start)
+
+
 @contextmanager
 def blame_message(messages: Sequence[Message]) -> Iterator[None]:
     """

@@ -16,7 +16,7 @@ from tidings.client.poster import Poster
 from tidings.core.model import cursors
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.bodies import PatientStore, blame_message
+from tidings.pipelines.bodies import PatientStore, blame_message, write_parts
 from tidings.pipelines.ingest_source import BATCH, owned, owner_tag
 from tidings.pipelines.messages import Busy, Message, Verdict
 from tidings.pipelines.pipeline import Source
@@ -71,20 +71,11 @@ class Feed(PatientStore):
     def write(self, messages: list[Message], fence: int) -> None:
         try:
             with blame_message(messages):
-                self._write(messages)
+                write_parts(messages, self._post, self._empty)
         except Lost as lost:
             raise Busy(str(lost)) from lost
 
-    def _write(self, messages: list[Message]) -> None:
-        start = 0
-        for at, message in enumerate(messages):
-            if message.is_command:
-                self._post(messages[start:at])
-                self._empty()
-                start = at + 1
-        self._post(messages[start:])
-
-    def _post(self, messages: list[Message]) -> None:
+    def _post(self, messages: Sequence[Message], first: int) -> None:
         assert self._poster is not None
         if not messages:
             return

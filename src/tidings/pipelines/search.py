@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -22,7 +22,13 @@ from opensearchpy import (
 from tidings.client.errors import Unwritten
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.bodies import SLOT_BITS, blame_message, object_of, version_of
+from tidings.pipelines.bodies import (
+    SLOT_BITS,
+    blame_message,
+    object_of,
+    version_of,
+    write_parts,
+)
 from tidings.pipelines.documents import to_text
 from tidings.pipelines.messages import Busy, Message, Verdict, WrongPipeline
 from tidings.pipelines.ownership import OwnedStore, Target
@@ -80,7 +86,7 @@ class Search(OwnedStore):
         self._url, self._index, self._auth = url, index, auth
         self._shown = f"{parts.hostname}{parts.path.rstrip('/')}"
         self._client: OpenSearch | None = None
-        self._unmarked: set[str] = set()  # indices without a mark, for want of rights
+        self._unmarked: set[str] = set()  # indices without a mark, because rights are missing
 
     def open(self, consumer: str) -> None:
         self._own(consumer)
@@ -122,14 +128,8 @@ class Search(OwnedStore):
         for index in sorted(wanted):
             if _INDEX.fullmatch(index):  # the server refuses messages for all other names
                 self._claim_index(index)
-        start = 0
         with blame_message(messages):  # a proxy may refuse the whole request
-            for at, message in enumerate(messages):
-                if message.is_command:
-                    self._put(messages[start:at], start)
-                    self._empty()
-                    start = at + 1
-            self._put(messages[start:], start)
+            write_parts(messages, self._put, self._empty)
 
     def close(self) -> None:
         if self._client is not None:
@@ -142,7 +142,7 @@ class Search(OwnedStore):
     def __str__(self) -> str:
         return f"index {self._index} at {self._shown}"
 
-    def _put(self, messages: list[Message], first: int) -> None:
+    def _put(self, messages: Sequence[Message], first: int) -> None:
         if not messages:
             return
         lines = [line for message in messages for line in self._lines(message)]
