@@ -100,7 +100,7 @@ class Keyed(RowRules):
 
     def begin_copy(self, known: Known) -> None:
         """Read the ids of the objects in the feed, by which `copy` chooses the events."""
-        self._copied = _digests_of(known, self.type)
+        self._copied = known(self.type)
 
     def copy(self, rows: Iterable[Row]) -> list[dict[str, Any]]:
         """
@@ -158,10 +158,10 @@ class Keyed(RowRules):
         removed the rows.
 
         Raises:
-            WrongPipeline: so many objects have no row that the database may be empty or another
-                one.
+            WrongPipeline: more objects have no row than the limits allow, so the database may be
+                empty or another one.
         """
-        digests = self._copied or _digests_of(known, self.type)
+        digests = self._copied or known(self.type)
         gone = {id for id, each in digests.items() if each is not None}
         count = len(gone)
         for page in pages() if gone else ():
@@ -172,11 +172,6 @@ class Keyed(RowRules):
             found = f"{len(gone):,} of {count:,} objects of the type {self.type} have no row"
             raise WrongPipeline(f"{self.name}: {found}, {rule}; {give}")
         yield from batches([self.deletion(id) for id in sorted(gone)], {})
-
-
-def _digests_of(known: Known, type: str) -> Digests:
-    found = known(type)
-    return found if isinstance(found, dict) else dict.fromkeys(found, 0)
 
 
 def digest(data: Any) -> int:

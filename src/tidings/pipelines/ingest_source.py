@@ -10,7 +10,7 @@ the feed keeps the object of the type `READER`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -26,10 +26,8 @@ COPY, COMPLETE = "copy", "complete"  # the modes (`Batch`): the copy is running,
 ReaderState = Mapping[str, Mapping[str, Any]]  # the position in each part of a source, as JSON
 # By the id of an object: the digest of its data (`documents.digest`), 0 if the digest is unknown,
 # or None if another producer has appended the object.
-Digests = dict[str, int | None]
-# A function that returns the objects of a type that are in the feed: `Digests`, or the ids of the
-# objects of this reader.
-Known = Callable[[str], Iterable[str]]
+Digests = Mapping[str, int | None]
+Known = Callable[[str], Digests]  # a function that returns the objects of a type in the feed
 Refit = Callable[[Operation, str], Operation | None]  # `SizeRule.refit`
 _TOO_LARGE = 413
 _OWNER = "tidings.pipeline/"  # the prefix of the tag of objects that a pipeline keeps as a copy

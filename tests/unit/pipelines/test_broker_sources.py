@@ -21,7 +21,7 @@ from pika.exceptions import ChannelClosedByBroker  # type: ignore[import-untyped
 
 from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
-from tests.unit.pipelines.followed import Followed
+from tests.unit.pipelines.followed import Followed, known
 from tests.unit.pipelines.real_stores import make_topic
 from tests.unit.pipelines.test_running import TIDINGS, objects_of, projected, repeated, started
 from tidings.pipelines import KafkaTopics, RabbitMQQueue, kafka, rabbitmq
@@ -47,11 +47,6 @@ class Broker(NamedTuple):
     text: str
     send: Callable[[list[dict[str, Any]]], None]
     left: Callable[[], int] = lambda: 0
-
-
-def known(kind: str) -> Iterator[str]:
-    """Return no id, because the feed of the tests has no object."""
-    return iter(())
 
 
 def opened(reader: Reader, state: Any = ()) -> Iterator[Batch]:

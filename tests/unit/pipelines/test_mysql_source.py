@@ -10,7 +10,8 @@ import pymysql
 import pytest
 
 from tests.compat.oplog.wire import until
-from tests.unit.pipelines.test_broker_sources import known, opened, take_operations
+from tests.unit.pipelines.followed import known
+from tests.unit.pipelines.test_broker_sources import opened, take_operations
 from tidings.pipelines import MySQLTable, mysql
 from tidings.pipelines.ingest_source import BATCH, Batch
 from tidings.pipelines.messages import WrongPipeline

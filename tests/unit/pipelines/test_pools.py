@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from tests.unit.pipelines.conftest import started
+from tests.unit.pipelines.followed import known
 from tests.unit.pipelines.installed import pgbouncer_program
 from tests.unit.pipelines.messages import video
 from tests.unit.pipelines.real_stores import daemon, table_of
@@ -88,7 +89,7 @@ def test_a_reader_refuses_a_pool_that_shares_sessions(database: str, size: int, 
         connection.execute("CREATE TABLE IF NOT EXISTS pooled (id int PRIMARY KEY)")
     with pool(database, "transaction", size, turns) as url:
         with pytest.raises(WrongPipeline, match=r"pool.* address of the server"):
-            PostgresTable(url, "pooled", follow=False).open("p.r", {}, lambda _: ())
+            PostgresTable(url, "pooled", follow=False).open("p.r", {}, known)
         with pytest.raises(WrongPipeline, match="pool"):
             PostgresTable(url, "pooled").check("p.r")
         with pytest.raises(BadTable, match="pool"):

@@ -15,7 +15,7 @@ import pytest
 
 from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
-from tests.unit.pipelines.followed import Followed
+from tests.unit.pipelines.followed import Followed, known
 from tests.unit.pipelines.test_running import Running, objects_of, projected
 from tidings.client.feed_api import Objects
 from tidings.client.poster import Poster
@@ -33,11 +33,6 @@ from tidings.pipelines.documents import Keyed
 from tidings.pipelines.ingest_source import BATCH, Batch
 from tidings.pipelines.messages import READER, WrongPipeline
 from tidings.pipelines.running import Runner
-
-
-def known(kind: str) -> Iterator[str]:
-    """Return no id, because the feed of the tests has no object."""
-    return iter(())
 
 
 def all_of(reader: Files, state: dict[str, Any] | None = None) -> list[Batch]:
@@ -514,7 +509,7 @@ def test_many_deletions_of_a_copy_are_confirmed(
     keyed = Keyed("videos", "id", **options)
 
     def deletions(*, is_logged: bool = False) -> int:
-        ids = [str(each) for each in range(count)]
+        ids = dict.fromkeys(map(str, range(count)), 0)
         pages = [[{"id": each} for each in range(rows)]]
         found = keyed.missing(lambda _: ids, lambda: pages, is_logged=is_logged)
         return sum(len(each.operations) for each in found)

@@ -13,7 +13,8 @@ import pytest
 from moto import mock_aws
 
 from tests.compat.oplog.wire import until
-from tests.unit.pipelines.test_broker_sources import known, numbered, opened, take_operations
+from tests.unit.pipelines.followed import known
+from tests.unit.pipelines.test_broker_sources import numbered, opened, take_operations
 from tidings.core.model.operations import line_from
 from tidings.pipelines import SqsQueue, aws
 from tidings.pipelines.ingest_source import BATCH

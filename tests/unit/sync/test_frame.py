@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidings.pipelines import Frame
+from tidings.pipelines.ingest_source import Digests
 from tidings.pipelines.messages import WrongPipeline
 
 
-def known(kind: str) -> Iterator[str]:
+def known(kind: str) -> Digests:
     raise AssertionError(kind)
 
 
