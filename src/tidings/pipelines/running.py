@@ -146,10 +146,15 @@ class SourceWorker:
         if interrupt is not None and not self._is_appending:
             interrupt()
 
-    def measure(self) -> int | None:
-        """Return the size of the log that the source's server keeps for this reader, if known."""
-        retained: Callable[[str], int | None] | None = getattr(self._reader, "retained_bytes", None)
-        return retained(self._name) if retained is not None else None
+    @property
+    def measure(self) -> Callable[[], int | None] | None:
+        """
+        A function that returns the size of the log that the source's server keeps for this reader.
+
+        None if the source has no such log.
+        """
+        retained = getattr(self._reader, "retained_bytes", None)
+        return retained and partial(retained, self._name)
 
     def once(self, stopping: threading.Event) -> None:
         """
@@ -567,7 +572,9 @@ class Runner:
         for _, thread in threads:
             thread.start()
         for reader in self._readers:
-            threading.Thread(target=self._measure, args=(reader,), daemon=True).start()
+            if measure := reader.measure:
+                given = reader.progress, measure
+                threading.Thread(target=self._measure, args=given, daemon=True).start()
         return threads
 
     def _interrupt(self) -> None:
@@ -575,10 +582,10 @@ class Runner:
             with suppress(Exception):
                 reader.interrupt()
 
-    def _measure(self, reader: SourceWorker) -> None:
+    def _measure(self, progress: Progress, measure: Callable[[], int | None]) -> None:
         while not self._stopping.is_set():
             with suppress(Exception):  # the reader itself reports that its source is away
-                reader.progress.retained_bytes = reader.measure()
+                progress.retained_bytes = measure()
             self._stopping.wait(MEASURE_S)
 
     def _end_when_done(self) -> None:
@@ -599,14 +606,14 @@ class Runner:
     def _is_at_end(self) -> bool:
         """Return True if every store that has not failed is at the end of the feed."""
         with self._pipeline.source.opened(NamedConsumers) as api:
-            return all(self._is_behind_nothing(api, store) for store in self._stores)
+            return all(self._is_at_end_or_waits(api, store) for store in self._stores)
 
-    def _is_behind_nothing(self, api: NamedConsumers, store: SinkWorker) -> bool:
+    def _is_at_end_or_waits(self, api: NamedConsumers, store: SinkWorker) -> bool:
         """
-        Return True if *store* is at the end of the feed, or need not be.
+        Return True if *store* is at the end of the feed, or if readers need not wait for it.
 
-        A store that waits does not hold up readers, unless it starts with what is new and has no
-        position yet: it would miss what they read.
+        Readers do not wait for a store that has failed or waits, unless it starts with what is new
+        and has no position yet: it would miss what they read.
         """
         if store.progress.state == "failed":
             return True
