@@ -1,4 +1,4 @@
-"""Compare what a copy wrote with what its store has."""
+"""Compare the number of objects that a copy wrote with the number in its store."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from tidings.client.worker import is_entry
 from tidings.pipelines.bodies import object_of
 from tidings.pipelines.messages import Message, WrongPipeline
 
-_HASH_MAX = (
-    1 << 64
-) - 1  # eight bytes an object: two of 100 million are equal once in 4,000 copies
+# Eight bytes an object: two of 100 million are equal once in 4,000 copies.
+_HASH_MAX = (1 << 64) - 1
 _SHARDS = 256  # only the hashes of one shard are in a set, which needs ten times their memory
-_COUNTS, _AGAIN_S = 3, 2.0  # a count may be read from a replica that is a moment behind
+_COUNTS, _AGAIN_S = 3, 2.0  # a count may be read from a replica that is late
 
 
 class CopyDiffers(WrongPipeline):

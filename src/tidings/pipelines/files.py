@@ -177,11 +177,12 @@ class Files:
     """
     A source that reads the lines of all files that match *patterns*, in the order of their names.
 
-    Reading resumes at the last position in each file. A file that no longer begins with what was
-    read is another one, and is read from its beginning. A line is an operation in the form in which
-    operations are posted. If *type* is given, a line is instead an object of *type*, with the field
-    *key* as its id. If *follow*, new lines and new files are read continuously, and the rest of a
-    file that was renamed or copied within its folder is read before the file that replaced it.
+    Reading resumes at the last position in each file. A file that no longer begins with the lines
+    that were read is another one, and is read from its beginning. A line is an operation in the
+    form in which operations are posted. If *type* is given, a line is instead an object of *type*,
+    with the field *key* as its id. If *follow*, new lines and new files are read continuously, and
+    the rest of a file that was renamed or copied within its folder is read before the file that
+    replaced it.
 
     Raises:
         WrongPipeline: no pattern is given.
@@ -201,9 +202,8 @@ class Files:
         self.refit = SizeRule(", ".join(self._patterns), (key,), too_large).refit
         self._documents = Documents(type, key)
         self._state: dict[str, dict[str, Any]] = {}
-        self._kept: dict[
-            str, BufferedReader
-        ] = {}  # open files, which can be read after their removal
+        # Open files, which can be read after their removal.
+        self._kept: dict[str, BufferedReader] = {}
         self._lost: set[str] = set()
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:
@@ -410,7 +410,7 @@ def _begins(path: str, at: Mapping[str, Any]) -> bool:
 
 def _continues(file: File, at: dict[str, Any], *, is_complete: bool) -> bool:
     """
-    Return True if *file* begins with what was read before the position *at*.
+    Return True if *file* begins with the bytes that were read before the position *at*.
 
     The whole beginning is compared if the inode is another one, or if *is_complete*. A position of
     an earlier release gets its identity here; then only the size counts.

@@ -104,7 +104,7 @@ class MongoDB(OwnedStore):
     def inspect(self) -> Target:
         self._client = self._client or connect(self._url)
         objects, writers = self._collection(), self._collection(FENCES)
-        # A fence is no evidence once the collection was marked, whatever happened to it since.
+        # A fence is not evidence after the collection was marked, whatever happened to it since.
         fenced, marked = (writers.find_one({"_id": each}) for each in (self._writer, self._name))
         return Target(
             str(self),

@@ -964,12 +964,12 @@ class MySQLTable:
         made = "insert" if isinstance(event, WriteRowsEvent) else "update"
         fields = {"values": made, "before_values": "update", "after_values": "insert"}
         for row in event.rows:
-            for field, made in fields.items():
+            for field, name in fields.items():
                 if (values := row.get(field)) is not None:
                     key = {each: self._from_log(each, values.get(each)) for each in self._rows.keys}
                     if None in key.values():
                         return False
-                    changed.setdefault(self._rows.id(key), (made, tuple(key.values())))
+                    changed.setdefault(self._rows.id(key), (name, tuple(key.values())))
         return True
 
     def _from_log(self, column: str, value: Any) -> Any:

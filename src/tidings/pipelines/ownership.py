@@ -51,7 +51,7 @@ class Target:
     """
     The state of a target. *name* describes it for people.
 
-    *mark* is "" if there is none. *is_earlier* is True if an earlier release, which wrote no marks,
+    *mark* is "" without a mark. *is_earlier* is True if an earlier release, which wrote no marks,
     filled the target for the same consumer. *count* returns the number of rows, objects or files.
     """
 
@@ -170,7 +170,7 @@ class TableMarks:
     The mark of *table*: a line of its comment, and a row of `tidings_marks`.
 
     The row counts only for the same *incarnation* of the table. It is used if the comment could not
-    be written, and it shows that the fence of *writer* is no evidence any more. *run* executes a
+    be written, and it shows that the fence of *writer* is not evidence any more. *run* executes a
     statement, and *state* is the query for the incarnation and the comment of a table.
     """
 

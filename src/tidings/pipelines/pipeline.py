@@ -434,7 +434,7 @@ class Pipeline:
 
     def owner(self, branch: Branch, adopt: int | None = None) -> Owner:
         """
-        Return the owner of the target of *branch*, with what the feed knows of the consumer.
+        Return the owner of the target of *branch*, with the consumer's state in the feed.
 
         Raises:
             Refused, AccessDenied, Lost: the feed gave no position.

@@ -466,23 +466,16 @@ class Rows(Keyed):
     """
     The queries for the rows of a table of PostgreSQL, and the conversion of rows to operations.
 
+    *options* are those of `Keyed`, from *key* on.
+
     Raises:
         WrongPipeline: *table* is not a simple name.
     """
 
-    def __init__(
-        self,
-        table: str,
-        key: str | Sequence[str],
-        type: str = "",
-        max_deletes: int = DELETES_MAX,
-        columns: Names = (),
-        exclude: Names = (),
-        too_large: str = STOP,
-    ) -> None:
+    def __init__(self, table: str, *options: Any) -> None:
         if not _TABLE.fullmatch(table):
             raise WrongPipeline(f"table must be [SCHEMA.]NAME of a-z, 0-9 and '_', not {table!r}")
-        super().__init__(table, key, type, max_deletes, columns, exclude, too_large)
+        super().__init__(table, *options)
         self.table = sql.Identifier(*table.split("."))
 
     def place(self, row: Row) -> list[Any]:
@@ -676,7 +669,7 @@ class PostgresTable:
 
     def retained_bytes(self, name: str) -> int | None:
         """
-        Return the size of the log that the server keeps for the reader *name*; None if it is none.
+        Return the size of the log that the server keeps for the reader *name*; None without a slot.
 
         Any thread may call this method, whatever the reader waits for.
         """

@@ -20,9 +20,8 @@ STOP, SKIP, REPORT = "stop", "skip", "report"
 REASON = "too_large"  # the field of a report with the reason
 _SURE_BYTES = OPERATION_BYTES_MAX - 1024  # the log adds a timestamp and empty fields to a line
 _SURE_CHARS = ID_BYTES_MAX // 4  # a character has up to four bytes
-LARGE_BYTES = (
-    OPERATION_BYTES_MAX // 6
-)  # a row of more bytes may be too large: JSON escapes have six
+# A row of more bytes may be too large, because a byte may become an escape of six in JSON.
+LARGE_BYTES = OPERATION_BYTES_MAX // 6
 LARGE_ROWS = 1000  # rows that a check counts; more rows need the same remedy
 LARGE_S = 60  # the longest search for such rows, for a table of about a hundred gigabytes
 _NAMES_MAX = 4096  # cached names of columns; documents may have any number of them

@@ -33,7 +33,7 @@ def pgbouncer_program() -> str | None:
 
 
 _MAVEN = "needs Java 17, and Maven to fetch"
-# By marker: what tests with it need, and whether it is there.
+# By marker: the server that tests with it need, and whether it is installed.
 SERVERS: Mapping[str, tuple[str, Callable[[], object]]] = {
     "elasticsearch": (f"{_MAVEN} Elasticsearch", lambda: not search_server.missing_elasticsearch()),
     "kafka": (f"{_MAVEN} Kafka", lambda: not KAFKA.missing()),

@@ -1,4 +1,4 @@
-"""After a copy, what was written is compared with what the store has: real servers."""
+"""The number of objects that a copy wrote is compared with that in the store: real servers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ CASES = [
     Case("a type of its own", [*FIRST, (1, [copied("a", namespace="film")])], 3, 3),
     Case("the store cannot count", [*FIRST], None, None),
     Case("another worker began", [(1, [copied("a")])], 9, None),
-    Case("another worker went on", [*FIRST, (3, [copied("c")])], 9, None, 3),
+    Case("another worker continued", [*FIRST, (3, [copied("c")])], 9, None, 3),
     Case("another worker ended it", [*FIRST], 9, None, 3),
     Case("a function made a deletion", [*FIRST, (1, [copied("a", "delete")])], 9, None),
     Case("a parked message", [*FIRST, (1, [video("insert", "c", 1)])], 9, None),

@@ -170,7 +170,7 @@ def check_keys(
     """
     Copy random rows in several pages, change all columns, change one, and delete the rows.
 
-    *once* ends an INSERT so that it leaves out rows whose key exists.
+    *once* ends an INSERT so that it leaves out rows with an existing key.
     """
     names = {kind: f"k{at}" for at, kind in enumerate(kinds)}
     columns = ", ".join(f"{name} {kind} NOT NULL" for kind, name in names.items())

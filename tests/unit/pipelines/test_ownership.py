@@ -285,7 +285,7 @@ def test_a_target_that_an_earlier_release_filled_is_marked_once(kind: Kind, url:
 
 
 def test_a_target_that_was_made_again_by_others_is_not_ours(kind: Kind, url: str) -> None:
-    """The fence of the consumer, which is still there, is no evidence after the first mark."""
+    """The fence of the consumer, which is still there, is not evidence after the first mark."""
     if kind.again is None:
         pytest.skip("the server has no identity for it")
     with opened(kind.sink(url, "again"), OURS) as store:

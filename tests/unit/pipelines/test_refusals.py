@@ -162,7 +162,7 @@ def test_what_passes_is_repeated_with_the_lease_and_the_same_messages(
 ) -> None:
     """
     Nothing is parked or counted as a failure, the functions run once for each message, and readers
-    and other stores go on.
+    and other stores continue.
     """
 
     def double(message: Message) -> Message:

@@ -112,8 +112,8 @@ def test_before_a_copy_the_index_is_emptied(url: str) -> None:
 @pytest.mark.parametrize("kept_s", [None, "90s"])
 def test_a_new_feed_fills_the_index_of_an_earlier_one(url: str, kept_s: str | None) -> None:
     """
-    Its log has lower positions, so the index forgets the versions of what was there, also of what
-    was just deleted.
+    Its log has lower positions, so the index forgets the versions of earlier documents, also of
+    those that were just deleted.
     """
     index = f"reused-{kept_s}".lower()
     sink, setting = opened(url, index), f"{url}/{index}/_settings"

@@ -119,7 +119,7 @@ def state(running: Running) -> str:
 def test_what_a_store_refuses_for_a_while_is_written_later(
     refusal: Refusal, pipe: Pipe, request: pytest.FixtureRequest
 ) -> None:
-    """Also with a single attempt: the messages are not at fault, and nobody is needed."""
+    """Also with a single attempt: the messages are not at fault, and no operator is needed."""
     url = request.getfixturevalue(refusal.fixture)
     pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed, start="oldest"))
     pipeline.save("one", refusal.store(url, pipe.feed))

@@ -72,7 +72,7 @@ class FolderArchive:
 
 
 def _conflict(kept: bytes | None, body: bytes) -> int:
-    """Return the number of a page that two parts have with different times; 0 if there is none."""
+    """Return the number of a page that two parts have with different times, or 0."""
     with suppress(BrokenPart):
         at_ms = {page.number: page.at_ms for page in decode(kept or b"")}
         for page in decode(body):
