@@ -33,7 +33,7 @@ from tests.planted.plants import (
     found_in,
     spellings,
 )
-from tidings.core.auth.keys import parse
+from tidings.core.auth.keys import PresentedKey, parse
 from tidings.twin import Twin
 
 PATIENCE_S = 180.0
@@ -79,11 +79,11 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _key(twin: Twin) -> str:
+def _key(twin: Twin) -> PresentedKey:
     made = command("keys", "create", "--role", "read", "--endpoint-url", twin.dynamodb_url)
     found = parse(made.stdout.strip())
     assert found, made.stderr
-    return found.encode()
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +92,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     chained = ("--feeds", "main,copy", "--chain", "copy=http://127.0.0.1:9/feeds/main")
     with Twin(*_files(passwords), *chained, data=data) as twin:
         key = _key(twin)
-        made = Place(twin, data, key.rpartition("_")[2], [])
-        _use(made, key)
+        made = Place(twin, data, key.secret, [])
+        _use(made, key.encode())
         yield made
 
 
