@@ -14,6 +14,7 @@ import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,36 @@ import httpx
 import pytest
 
 from tests.unit.server.test_crashes import FEED, hosted
-from tests.unit.server.test_kills import BOUNDED, KEY, OPERATION, SOURCES, Kills, _add_keys, _bearer
+from tests.unit.server.test_kills import (
+    BOUNDED,
+    KEY,
+    OPERATION,
+    SOURCES,
+    UPSTREAM,
+    Kills,
+    _add_keys,
+    _bearer,
+)
+from tidings.core.auth.keys import KeyIssuer, PresentedKey
+from tidings.core.errors import InvalidSetting
 from tidings.core.model.feeds import HOST
 from tidings.core.settings.profiles import remember_lost
 from tidings.http import settings
+from tidings.http.router import Match, RouteTable
+from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES
 from tidings.server.host import Host, now_ms
 from tidings.server.recovery import Start
 from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.documents import Documents, SqliteKeys, SqliteProfiles
 from tidings.server.sqlite.log import SqliteLog
 
 NAME = "orders"
 DELETE = f"/feeds/{NAME}?confirm={NAME}&force=true"
 LOST = 100_000  # pages, as a restore loses them
 GAP = 38_000_000
+CHANGING = ("lag_ms", "lag_pages", "again_ms", "state")
+NEW, NEXT = PresentedKey("c" * 12, "s" * 32), PresentedKey("d" * 12, "s" * 32)
+READS = ("GET", "HEAD", "ANY")
 PAGES_MAX = 4  # that a start may write: an empty page for each gap
 
 Step = tuple[str, str, Any]  # the method, the path and the body of a request
@@ -51,24 +69,56 @@ class Case:
     again: frozenset[int] = frozenset({200, 201, 202, 204})  # the answers to a repeated request
 
 
+def act(path: str, body: Any, *before: Step, sources: str = "") -> Case:
+    """Return the case of an action, which a repeated request may find done."""
+    step = ("POST", f"/feeds/{FEED}/{path}", body)
+    return Case(step, before, sources, again=frozenset({200, 404, 409}))
+
+
 HOOK = ("PUT", f"/feeds/{FEED}/hooks/h", {"url": "https://a.example/x"})
 CONSUMER = ("PUT", f"/feeds/{FEED}/consumers/c", {"from": "oldest"})
+STREAM: Step = ("PUT", f"/feeds/{FEED}/v1/stream/s", [1])
 CREATE: Step = ("PUT", f"/feeds/{NAME}", {"object_url": "/{{id}}"})
 WHY = "why=test&by=ann"
+REASON = {"why": "test", "by": "ann"}
+LEASE, PARK, PAUSE, RETRY = (
+    ("POST", f"/feeds/{FEED}/consumers/c/{action}", {**body})
+    for action, body in (
+        ("lease", {"worker": "w"}),
+        ("park", REASON),
+        ("pause", REASON),
+        ("retry", {**REASON, "id": "all"}),
+    )
+)
+LEASED = {"fence": 1}
+FIRST = "<the id of the first event>"
+ACTIONS: dict[str, tuple[Any, ...]] = {
+    "lease": ({"worker": "w"}, CONSUMER),
+    "ack": ({"fence": 2, "retried": [FIRST]}, CONSUMER, PARK, RETRY, LEASE),
+    "fail": ({**LEASED, "error": "x"}, CONSUMER, LEASE),
+    "release": (LEASED, CONSUMER, LEASE),
+    "pause": (REASON, CONSUMER),
+    "resume": (REASON, CONSUMER, PAUSE),
+    "mark": ({**REASON, "position": "now"}, CONSUMER),
+    "step": (REASON, CONSUMER),
+    "park": (REASON, CONSUMER),
+    "retry": ({**REASON, "id": "all"}, CONSUMER, PARK),
+    "drop": ({**REASON, "id": "all"}, CONSUMER, PARK, RETRY),
+}
 CASES = {
     "create": Case(CREATE),
     "create again": Case(CREATE, (CREATE, ("DELETE", DELETE, None))),
     "create after a restore": Case(CREATE, lost=LOST),
     "delete": Case(("DELETE", DELETE, None), (CREATE,)),
-    "promote": Case(
-        ("POST", f"/feeds/{FEED}/relay/promote", {"why": "a test"}),
-        sources=SOURCES,
-        again=frozenset({200, 409}),
+    "promote": act("relay/promote", {"why": "a test"}, sources=SOURCES),
+    "yield": act("relay/yield", {"to": UPSTREAM}),
+    "promote again": act(
+        "relay/promote", {"why": "x"}, ("POST", f"/feeds/{FEED}/relay/yield", {"to": UPSTREAM})
     ),
-    "yield": Case(
-        ("POST", f"/feeds/{FEED}/relay/yield", {"to": "http://127.0.0.1:9/feeds/main"}),
-        again=frozenset({200, 409}),
-    ),
+    "reset": act("relay/reset", {"why": "a test", "to": "everything"}, sources=SOURCES),
+    "pause a relay": act("relay/pause", {}, sources=SOURCES),
+    "change settings": Case(("PUT", f"/feeds/{NAME}", {"object_url": "/x/{{id}}"}), (CREATE,)),
+    "configure": Case(("PUT", f"/feeds/{FEED}/config", "minPurgeRecords: 7")),
     "create a key": Case(("POST", f"/feeds/{FEED}/keys", {"roles": ["ingest"]}), keyed=True),
     "revoke a key": Case(("POST", f"/feeds/{FEED}/keys/{BOUNDED.id}/revoke", None), keyed=True),
     "create a consumer": Case(CONSUMER),
@@ -77,12 +127,36 @@ CASES = {
         (CONSUMER,),
         again=frozenset({200, 404}),
     ),
+    **{name: act(f"consumers/c/{name}", *rest) for name, rest in ACTIONS.items()},
     "create a hook": Case(HOOK),
+    "rotate a hook": Case(("POST", f"/feeds/{FEED}/hooks/h/rotate", {}), (HOOK,)),
     "delete a hook": Case(
         ("DELETE", f"/feeds/{FEED}/hooks/h?{WHY}", None), (HOOK,), again=frozenset({200, 204, 404})
     ),
     "erase": Case(("POST", f"/feeds/{FEED}/erasures", {"type": "video", "id": "a", "reason": "x"})),
+    "create a stream": Case(STREAM),
+    "append to a stream": Case(("POST", STREAM[1], [2]), (STREAM,)),
+    "delete a stream": Case(
+        ("DELETE", STREAM[1], None), (STREAM,), again=frozenset({200, 204, 404})
+    ),
 }
+# Other requests that write. All but the passwords append pages only: see `test_kills`.
+OTHERS = (
+    *(f"POST {feed}/{end}" for end in ("ops", "changes", "changefeeds") for feed in ("", "FEED")),
+    *("POST /", "POST FEED/corrections", "POST FEED/corrections/rows", "PUT FEED/relay/password"),
+    *("PUT /health", "POST /health", "PUT /config", "POST /config", "POST FEED/config"),
+    *(f"{method} /cluster/members" for method in ("PUT", "POST")),
+    "DELETE /cluster/members/{id}",
+)
+
+
+def test_every_route_that_writes_has_a_case() -> None:
+    routes = [each for each in (*HTTP_ROUTES, *SERVER_ROUTES) if each.method not in READS]
+    table = RouteTable(routes)
+    met = [table.match(*case.step[:2]) for case in CASES.values()]
+    keys = {each.route.key for each in met if isinstance(each, Match)}
+    others = {each.replace("FEED", "/feeds/{feed}") for each in OTHERS}
+    assert {each.key for each in routes if not each.is_default} == keys | others
 
 
 @contextlib.asynccontextmanager
@@ -98,22 +172,31 @@ async def serving(path: Path, case: Case) -> AsyncIterator[tuple[Host, httpx.Asy
 
 async def do(client: httpx.AsyncClient, step: Step) -> httpx.Response:
     method, path, body = step
+    if isinstance(body, str):
+        kind = {"content-type": "application/yaml"}
+        return await client.request(method, path, content=body, headers=kind)
+    if FIRST in str(body):
+        ends = (await client.get(f"/feeds/{FEED}/relay")).json()
+        body = {**body, "retried": [ends["min"]["cursor"]]}
     return await client.request(method, path, json=body)
 
 
 async def visible(client: httpx.AsyncClient) -> dict[str, Any]:
     """Return what clients see of all records, without what changes with time."""
     seen: dict[str, Any] = {}
-    for path in ("consumers", "hooks", "keys", "erasures"):
+    for path in ("consumers", "consumers/c/parked", "consumers/c/notes", "hooks", "keys"):
         answer = (await client.get(f"/feeds/{FEED}/{path}")).json()
-        seen[path] = [
-            [each.get(name) for name in ("name", "id", "position", "filter", "url", "revoked_at")]
-            for each in answer.get(path, [])
-        ]
+        found = answer.get(path.rpartition("/")[2], [])
+        seen[path] = [{k: v for k, v in each.items() if k not in CHANGING} for each in found]
+    erasures = (await client.get(f"/feeds/{FEED}/erasures")).json()
+    seen["erasures"] = [each["id"] for each in erasures.get("erasures", [])]
+    for path in ("config", "v1/stream/s?offset=-1"):
+        seen[path] = (await client.get(f"/feeds/{FEED}/{path}")).text
     feed = (await client.get(f"/feeds/{NAME}")).json()
     seen["feed"] = feed.get("state") == "live" and feed["settings"]
     relay = (await client.get(f"/feeds/{FEED}/relay")).json()
-    seen["relay"] = relay.get("role"), relay.get("status") == "yielded"
+    stopped = relay.get("status") in ("paused", "yielded") and relay["status"]
+    seen["relay"] = relay.get("role"), stopped, relay.get("why")
     for name in (FEED, NAME):
         pages = await client.get(f"/feeds/{name}/pages")
         seen[f"lost of {name}"] = pages.is_success and json.loads(pages.text.split("\n")[0])["lost"]
@@ -193,6 +276,36 @@ def test_a_killed_request_has_happened_or_not(tmp_path: Path, name: str) -> None
         pages = revive(path, image)
         assert asyncio.run(started(path, case, pages)) in seen
         shutil.rmtree(path.parent)
+
+
+async def _rotated(path: Path, overlap_ms: int) -> Kills:
+    kills = Kills(path)
+    async with hosted(path) as (host, _):
+        await asyncio.to_thread(_add_keys, host)
+        await asyncio.to_thread(host.database.write, _tracer(kills))
+        issuer = KeyIssuer(host.stores.keys, host.profiles, now_ms)
+        await asyncio.to_thread(issuer.rotate, FEED, BOUNDED.id, NEW, overlap_ms, "ann")
+        kills.look()
+    return kills
+
+
+@pytest.mark.parametrize("overlap_ms", [0, 60_000])
+def test_a_killed_rotation_of_a_key_can_be_repeated(tmp_path: Path, overlap_ms: int) -> None:
+    """Until it is repeated, a key is valid. Afterwards, connections with the old key end."""
+    (tmp_path / "served").mkdir()
+    kills = asyncio.run(_rotated(tmp_path / "served" / "feed.db", overlap_ms))
+    assert len(kills.images) > 3
+    for image in kills.images:
+        revive(tmp_path / "feed.db", image)
+        with contextlib.closing(Database(tmp_path / "feed.db")) as database:
+            documents = partial(Documents, database)
+            keys, profiles = SqliteKeys(documents), SqliteProfiles(documents)
+            issuer = KeyIssuer(keys, profiles, now_ms)
+            assert not all(each.ended_ms for each in keys.keys(FEED) if each.id != KEY.id)
+            with contextlib.suppress(InvalidSetting):  # it has ended
+                issuer.rotate(FEED, BOUNDED.id, NEXT, overlap_ms, "ann")
+            ended = [each.id for each in keys.keys(FEED) if each.ended_ms]
+            assert ended == [each.key for each in profiles.profile(FEED).ended] == [BOUNDED.id]
 
 
 async def restored(folder: Path) -> Kills:

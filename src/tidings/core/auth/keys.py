@@ -474,11 +474,16 @@ class KeyIssuer:
         """
         now, old = self.clock(), self.find(feed, name)
         if 0 < old.ended_ms <= now:
+            self._note(feed, Ended(name, now))  # a rotation may have been killed before its note
             raise InvalidSetting("has ended; create a new key", field="id", value=name)
+        last = old  # a rotation has shortened the life of each key that has a successor
+        while last.successor and (successor := self.keys.key(feed, last.successor)):
+            last = successor
         made = self._store(
             feed,
             replace(
                 old,
+                expires_ms=last.expires_ms,
                 id=given.id,
                 digest=digest_of(given.secret),
                 made_ms=now,

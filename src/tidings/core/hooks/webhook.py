@@ -139,9 +139,12 @@ class Webhook:
         """
         Return the webhook with the new *secret*.
 
-        The previous secret also signs for `limits.WEBHOOK_ROTATION_MS`; earlier secrets do not.
+        The previous secret also signs for `limits.WEBHOOK_ROTATION_MS`; earlier secrets do not. A
+        rotation to the current secret, such as a repeated one, changes nothing.
         """
         current = self.secrets[0]
+        if secret == current.text:
+            return self
         before = replace(current, until_ms=now_ms + limits.WEBHOOK_ROTATION_MS)
         return replace(self, secrets=(Secret(secret), before))
 

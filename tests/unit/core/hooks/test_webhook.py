@@ -78,6 +78,7 @@ def test_a_replaced_secret_signs_beside_the_new_one_for_a_while(now_ms: int) -> 
 
     later = now_ms + limits.WEBHOOK_ROTATION_MS
     assert hook.signing(later - 1) == [NEW, OLD] and hook.signing(later) == [NEW]
+    assert hook.rotate(NEW, later) == hook, "a repeated rotation"
     third = secret_of(b"3" * 32)
     assert hook.rotate(third, now_ms).signing(now_ms) == [third, NEW], "two at most"
 
