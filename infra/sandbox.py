@@ -33,6 +33,8 @@ from tidings.aws.config.stages import (
     EXPIRES_TAG,
     Account,
     data_stack_name,
+    is_fixed_name,
+    is_of_stage,
     stack_name,
 )
 
@@ -255,7 +257,7 @@ def end_applications(stage: str) -> None:
     """Stop the EMR Serverless applications of *stage*, and delete the one that a test created."""
     jobs = client("emr-serverless")
     for application in _applications(stage):
-        application_id = {"applicationId": application["id"]}
+        application_id = {"applicationId": application["applicationId"]}
         for page in jobs.get_paginator("list_job_runs").paginate(
             **application_id, states=list(_JOBS)
         ):
@@ -273,12 +275,17 @@ def end_applications(stage: str) -> None:
 
 
 def _applications(stage: str) -> list[dict[str, Any]]:
-    pages = client("emr-serverless").get_paginator("list_applications").paginate()
+    jobs = client("emr-serverless")
+    applications = (
+        jobs.get_application(applicationId=each["id"])["application"]
+        for page in jobs.get_paginator("list_applications").paginate()
+        for each in page["applications"]
+        if each["state"] != "TERMINATED"
+    )
     return [
         each
-        for page in pages
-        for each in page["applications"]
-        if each["name"].startswith(f"{stack_name(stage)}-") and each["state"] != "TERMINATED"
+        for each in applications
+        if is_of_stage(stage, each.get("tags", {}), untagged=is_fixed_name(stage, each["name"]))
     ]
 
 

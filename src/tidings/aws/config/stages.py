@@ -260,6 +260,13 @@ _LOGS = (
     *("/aws/lambda/", "/aws/vendedlogs/apigateway/", "/aws/vendedlogs/states/"),
     "/aws/emr-serverless/",
 )
+_NO_TAGS = "NoSuchTagSet"
+# The names, after the stage's, of resources that are not functions: state machines, APIs, and the
+# application that a test creates.
+_FIXED = ("sync", "lake", "http", "sockets", "reach")
+# The rest of a name that CloudFormation generates (the stack's suffix, the resource, random
+# characters), or of a restored table, which has no tags.
+_GENERATED = re.compile(r"((data|producers|pipelines)-)?[^-]+(-[^-]*[0-9][^-]*)?")
 
 
 # The Regions that have every resource of a stage (a test compares them with cfn-lint's data). Every
@@ -328,22 +335,55 @@ class Account:
 
     def functions(self, stage: str) -> list[str]:
         pages = self._clients("lambda").get_paginator("list_functions").paginate()
-        return _below(stage, (f["FunctionName"] for page in pages for f in page["Functions"]))
+        names = (each["FunctionName"] for page in pages for each in page["Functions"])
+        return [name for name in names if is_fixed_name(stage, name)]
 
     def log_groups(self, stage: str) -> list[str]:
-        return list(self._log_groups(stage))
+        logs = self._clients("logs")
+
+        def tags(arn: str) -> dict[str, str]:
+            tagged: dict[str, str] = logs.list_tags_for_resource(resourceArn=arn)["tags"]
+            return tagged
+
+        return [
+            each["logGroupName"]
+            for each in self._log_groups(stage)
+            if is_of_stage(
+                stage,
+                tags(each["arn"].removesuffix(":*")),
+                untagged=is_fixed_name(stage, each["logGroupName"].rpartition("/")[2]),
+            )
+        ]
 
     def machines(self, stage: str) -> list[str]:
         pages = self._clients("stepfunctions").get_paginator("list_state_machines").paginate()
-        return _below(stage, (each["name"] for page in pages for each in page["stateMachines"]))
+        names = (each["name"] for page in pages for each in page["stateMachines"])
+        return [name for name in names if is_fixed_name(stage, name)]
 
     def tables(self, stage: str) -> list[str]:
-        pages = self._clients("dynamodb").get_paginator("list_tables").paginate()
-        return _below(stage, (name for page in pages for name in page["TableNames"]))
+        tables = self._clients("dynamodb")
+
+        def tags(name: str) -> dict[str, str]:
+            arn = tables.describe_table(TableName=name)["Table"]["TableArn"]
+            return _decode_tags(tables.list_tags_of_resource(ResourceArn=arn)["Tags"])
+
+        pages = tables.get_paginator("list_tables").paginate()
+        return _owned(stage, (name for page in pages for name in page["TableNames"]), tags)
 
     def buckets(self, stage: str) -> list[str]:
-        buckets = self._clients("s3").list_buckets()["Buckets"]
-        return _below(stage, (each["Name"] for each in buckets))
+        from botocore.exceptions import ClientError
+
+        objects = self._clients("s3")
+
+        def tags(name: str) -> dict[str, str]:
+            try:
+                return _decode_tags(objects.get_bucket_tagging(Bucket=name)["TagSet"])
+            except ClientError as error:
+                if error.response["Error"]["Code"] == _NO_TAGS:
+                    return {}
+                raise
+
+        return _owned(stage, (each["Name"] for each in objects.list_buckets()["Buckets"]), tags)
 
     def gateway_role(self) -> str | None:
         """
@@ -352,12 +392,43 @@ class Account:
         arn: str | None = self._clients("apigateway").get_account().get("cloudwatchRoleArn")
         return arn or None
 
-    def _log_groups(self, stage: str) -> Iterator[str]:
+    def _log_groups(self, stage: str) -> Iterator[Mapping[str, str]]:
+        """Yield the log groups of *stage*, and of other stages with names that begin with it."""
         pages = self._clients("logs").get_paginator("describe_log_groups")
         for path in _LOGS:
             for page in pages.paginate(logGroupNamePrefix=f"{path}{stack_name(stage)}-"):
-                yield from (each["logGroupName"] for each in page["logGroups"])
+                yield from page["logGroups"]
 
 
-def _below(stage: str, names: Iterator[str]) -> list[str]:
-    return sorted(name for name in names if name.startswith(f"{stack_name(stage)}-"))
+def is_of_stage(stage: str, tags: Mapping[str, str], *, untagged: bool) -> bool:
+    """Return True if the tag of a resource names *stage*; *untagged* if it has no such tag."""
+    return tags[STAGE_TAG] == stage if STAGE_TAG in tags else untagged
+
+
+def is_fixed_name(stage: str, name: str) -> bool:
+    """
+    Return True if *name* is the name of a function, state machine, API or application of *stage*.
+
+    The name alone decides, because Lambda creates a deleted log group again without tags.
+    """
+    from tidings.aws.config.deployment import FUNCTIONS
+
+    names = (*(each.name for each in FUNCTIONS), *_FIXED)
+    return name in {f"{stack_name(stage)}-{each}" for each in names}
+
+
+def _owned(stage: str, names: Iterable[str], tags: Callable[[str], dict[str, str]]) -> list[str]:
+    """Return those of *names* that are of *stage* by the tags of the resource, or by _GENERATED."""
+    prefix = f"{stack_name(stage)}-"
+    return sorted(
+        name
+        for name in names
+        if name.startswith(prefix)  # only to ask for the tags of few resources
+        and is_of_stage(
+            stage, tags(name), untagged=bool(_GENERATED.fullmatch(name.removeprefix(prefix)))
+        )
+    )
+
+
+def _decode_tags(tags: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    return {each["Key"]: each["Value"] for each in tags}
