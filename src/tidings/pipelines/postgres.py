@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from itertools import groupby, islice
 from select import select
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import sql
-from psycopg.adapt import Loader, PyFormat, Transformer
+from psycopg.adapt import Loader, Transformer
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Format
 from psycopg.rows import dict_row, tuple_row
@@ -320,6 +321,9 @@ class Decoder:
             old, _ = self._tuple(oid, rest)
             rest.take(1)
         new, is_complete = self._tuple(oid, rest)
+        for name, value in (old or {}).items():
+            if value is not None:  # a large key that did not change is only in the old row
+                new.setdefault(name, value)
         return Changed(oid, old, new, is_complete, "update")
 
     def _parse_delete(self, rest: _Bytes) -> Changed:
@@ -393,6 +397,8 @@ _BACKEND = "SELECT pg_backend_pid()"
 # text.
 _PARTIAL = ("date", "time", "timetz", "timestamp", "timestamptz", "interval")
 
+_NEW_IDS = (1186, 1187, 3802)  # interval, interval[], jsonb: earlier releases had other ids
+
 _SERVER = """SELECT current_setting('wal_level') AS level, pg_is_in_recovery() AS standby,
     current_user AS me, current_database() AS base,
     has_database_privilege(current_database(), 'CREATE') AS creates,
@@ -441,9 +447,14 @@ _SHAPE = """WITH RECURSIVE tree AS (
     FROM tree JOIN pg_class c USING (oid) ORDER BY c.oid <> to_regclass(%s)::oid, c.oid"""
 _LARGE = sql.SQL("""SELECT {} FROM {} AS tidings WHERE octet_length(tidings::text) > %s
     ORDER BY octet_length(tidings::text) DESC LIMIT %s""")
+# *composite* is the name of the column's type if it is a composite type, or a domain of one.
 _COLUMNS = """SELECT attname::text AS name, atttypid::bigint AS kind, atttypmod AS modifier,
     (SELECT array_position(indkey::int2[], attnum) FROM pg_index
-        WHERE indrelid = attrelid AND indisprimary) AS place
+        WHERE indrelid = attrelid AND indisprimary) AS place,
+    (WITH RECURSIVE base AS (SELECT atttypid AS oid
+        UNION SELECT typbasetype FROM base JOIN pg_type USING (oid))
+        SELECT oid::regtype::text FROM base JOIN pg_type USING (oid) WHERE typtype = 'c')
+        AS composite
     FROM pg_attribute WHERE attrelid = %s::bigint::oid AND attnum > 0 AND NOT attisdropped
     ORDER BY place, attnum"""
 # The types of arrays in the columns of a table, with the types of their elements, and the types of
@@ -462,6 +473,42 @@ _UNIQUE = """SELECT array_agg(attname::text) AS columns FROM pg_index JOIN pg_at
     AND indpred IS NULL AND indexprs IS NULL GROUP BY indexrelid"""
 
 
+class ServerRow(Row):
+    """A row, with a function *text* that returns the server's text of a value; None is NULL."""
+
+    def __init__(self, values: Mapping[str, Any], text: Callable[[str], bytes | None]) -> None:
+        super().__init__(values)
+        self.text = text
+
+
+def fetch_rows(cursor: psycopg.Cursor[Row]) -> list[Row]:
+    """Return the rows of the query of *cursor*, with the server's texts."""
+    result, names = cursor.pgresult, [each.name for each in cursor.description or ()]
+    assert result is not None
+
+    def text(at: int, name: str) -> bytes | None:
+        return result.get_value(at, names.index(name))
+
+    return [ServerRow(row, partial(text, at)) for at, row in enumerate(cursor.fetchall())]
+
+
+def _unambiguous(value: Any, text: str) -> Any:
+    """
+    Return *value*, or its *text* if another value of the same type may have the same id.
+
+    Such values are texts in JSON, arrays with bounds, and intervals with months.
+    """
+    is_json_text = value is None or (isinstance(value, str) and value != text)
+    is_bounded = isinstance(value, list) and text.startswith("[")
+    has_months = ("mon" in text or "year" in text) and _has_interval(value)
+    return text if is_json_text or is_bounded or has_months else value
+
+
+def _has_interval(value: Any) -> bool:
+    is_list = isinstance(value, list)
+    return any(map(_has_interval, value)) if is_list else isinstance(value, timedelta)
+
+
 class Rows(Keyed):
     """
     The queries for the rows of a table of PostgreSQL, and the conversion of rows to operations.
@@ -477,13 +524,17 @@ class Rows(Keyed):
             raise WrongPipeline(f"table must be [SCHEMA.]NAME of a-z, 0-9 and '_', not {table!r}")
         super().__init__(table, *options)
         self.table = sql.Identifier(*table.split("."))
+        self.composites: dict[str, str] = {}  # the type of each column of a composite type
+
+    def id(self, row: Row) -> str:
+        texts = zip(self.keys, self.place(row), strict=True)
+        return super().id({key: _unambiguous(row.get(key), text) for key, text in texts})
 
     def place(self, row: Row) -> list[Any]:
         """Return the key of *row* in the server's text format, for `page` and `same`."""
-        values = [row[key] for key in self.keys]
-        values = [f"\\x{each.hex()}" if isinstance(each, bytes) else each for each in values]
-        texts = Transformer().dump_sequence(values, [PyFormat.TEXT] * len(values))
-        return [bytes(text or b"").decode() for text in texts]
+        assert isinstance(row, ServerRow)
+        texts = map(row.text, self.keys)
+        return [None if each is None else each.decode() for each in texts]
 
     def page(
         self,
@@ -499,8 +550,7 @@ class Rows(Keyed):
         read instead of the whole table.
         """
         keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
-        places = sql.SQL(", ").join(sql.Placeholder() * len(self.keys))
-        behind = sql.SQL("WHERE ({}) > ({})").format(keys, places) if after else sql.SQL("")
+        behind = sql.SQL("WHERE ({}) > ({})").format(keys, self._places) if after else sql.SQL("")
         query = sql.SQL("SELECT {} FROM {} {} ORDER BY {} LIMIT {}")
         named = _identifiers(columns or self.selected), table or self.table
         return query.format(*named, behind, keys, most), tuple(after or ())
@@ -526,11 +576,16 @@ class Rows(Keyed):
         The keys are in the server's text format, as `place` returns them.
         """
         keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
-        places = sql.SQL(", ").join(sql.Placeholder() * len(self.keys))
-        each = sql.SQL(", ").join([sql.SQL("({})").format(places)] * len(values))
+        each = sql.SQL(", ").join([sql.SQL("({})").format(self._places)] * len(values))
         named = _identifiers(self.selected), self.table, keys, each
         query = sql.SQL("SELECT {} FROM {} WHERE ({}) IN ({})").format(*named)
         return query, tuple(part for value in values for part in value)
+
+    @property
+    def _places(self) -> sql.Composable:
+        """The parameters for a key. The server must know composite types to parse their text."""
+        casts = {name: f"::{each}".replace("%", "%%") for name, each in self.composites.items()}
+        return sql.SQL(", ").join(sql.SQL(f"%s{casts.get(key, '')}") for key in self.keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -735,6 +790,7 @@ class PostgresTable:
         load_arrays(self._connection, name)
         if not self._is_key_given:
             self._rows.keys = tuple(each["name"] for each in columns if each["place"] is not None)
+        self._rows.composites = {e["name"]: e["composite"] for e in columns if e["composite"]}
         old = self._state.get("columns", () if self._state else None)
         published = None if old is None else [name for name, *_ in old]
         self._unfit = self._rows.choose([each["name"] for each in columns], published)
@@ -837,7 +893,7 @@ class PostgresTable:
             and any(each["ours"] or each["everything"] for each in published)
             and all(each["complete"] and each["whole"] for each in published)
             and state.get("table") == self._shape.tables[0]["oid"]
-            and state.get("key") == list(self._rows.keys)
+            and state.get("key") == self._key_of(self._shape)
         )
 
     def _is_same_history(self) -> bool:
@@ -860,7 +916,12 @@ class PostgresTable:
         return bool(same["count"])
 
     def _described(self, shape: _Shape) -> dict[str, Any]:
-        return {**shape.state, "key": list(self._rows.keys), "system": self._system}
+        return {**shape.state, "key": self._key_of(shape), "system": self._system}
+
+    def _key_of(self, shape: _Shape) -> list[Any]:
+        # A table with an id of an earlier release is copied again.
+        changed = {each["name"] for each in shape.columns if each["kind"] in _NEW_IDS}
+        return [[key, "text"] if key in changed else key for key in self._rows.keys]
 
     def _make_slot(self) -> None:
         """Create the publication and the slot. Replace them if they exist for an earlier table."""
@@ -1069,13 +1130,14 @@ class PostgresTable:
                 row[name] = text if text is None else self._loaders[name](text)
             elif name in self._rows.keys:
                 row[name] = text.decode()
-        return {name: each for name, each in row.items() if name in self._loaders}
+        chosen = {name: each for name, each in row.items() if name in self._loaders}
+        return ServerRow(chosen, values.get)
 
     def _query(self, query: sql.Composed | str, *values: Any) -> list[Row]:
         assert self._connection is not None
         try:
             with self._connection.cursor(row_factory=dict_row) as cursor:
-                return cursor.execute(query, values).fetchall()
+                return fetch_rows(cursor.execute(query, values))
         except psycopg.errors.UndefinedTable as error:
             raise Away(f"{self}: {error}") from None
 

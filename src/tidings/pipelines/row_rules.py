@@ -104,13 +104,13 @@ class SizeRule:
 
 def refusal_of(operation: Mapping[str, Any], line: bytes) -> str:
     """
-    Return the reason why a feed would refuse *operation* for its size or nesting, or "".
+    Return the reason why a feed would refuse *operation* for its size, nesting or id, or "".
 
     *line* is the operation as JSON.
     """
-    brackets = line.count(b"[") + line.count(b"{")
-    is_short = len(line) <= _SURE_BYTES and len(str(operation.get("id"))) <= _SURE_CHARS
-    if is_short and brackets <= JSON_DEPTH_MAX:
+    brackets, id = line.count(b"[") + line.count(b"{"), str(operation.get("id"))
+    is_id = 0 < len(id) <= _SURE_CHARS and "\0" not in id
+    if is_id and len(line) <= _SURE_BYTES and brackets <= JSON_DEPTH_MAX:
         return ""  # nearly every operation returns here, without being parsed
     try:
         lines_from(line, NDJSON_TYPE, now_ms=0)

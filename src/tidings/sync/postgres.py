@@ -20,7 +20,14 @@ from tidings.core.sync.dumps import dump_line
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.documents import Row, plain, split_key
 from tidings.pipelines.messages import WrongPipeline
-from tidings.pipelines.postgres import Rows, connect, load_arrays, table_of, without_secrets
+from tidings.pipelines.postgres import (
+    Rows,
+    connect,
+    fetch_rows,
+    load_arrays,
+    table_of,
+    without_secrets,
+)
 
 STATEMENT_MS_MAX = 60_000  # a chunk takes milliseconds; a slower query lacks an index
 CONNECT_S = 10  # an available server responds within 1 s
@@ -222,7 +229,7 @@ class PostgresTable:
             )
             load_arrays(self._connection, self._table)
         with closing(self._connection.cursor()) as cursor:
-            return cursor.execute(query, values).fetchall()
+            return fetch_rows(cursor.execute(query, values))
 
 
 def _primary_key(table: str, kinds: Kinds) -> tuple[str, ...]:

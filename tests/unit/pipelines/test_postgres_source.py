@@ -434,6 +434,21 @@ def test_generated_columns_and_large_values(table: Database) -> None:
     assert followed.objects["9"]["g"] == 18
 
 
+def test_a_large_key(table: Database) -> None:
+    """The log has it only in the old row if another column changes."""
+    j, k, z = (each * 2100 for each in "jkz")
+    table.do(
+        "CREATE TABLE {t} (k text PRIMARY KEY, n int)",
+        "ALTER TABLE {t} ALTER k SET STORAGE EXTERNAL",
+        f"INSERT INTO {{t}} VALUES ('{j}', 0), ('{k}', 0)",
+    )
+    followed = table.follow()
+    table.do("UPDATE {t} SET n = 1 WHERE k LIKE 'k%'")
+    followed.until(lambda: bool(followed.objects[k]["n"]))
+    table.do("UPDATE {t} SET k = repeat('z', 2100) WHERE n = 1")
+    followed.until_ids(j, z)
+
+
 def test_composite_keys_are_different_objects(table: Database) -> None:
     """This holds for any values."""
     keys = [("x/y", "z"), ("x", "y/z"), ("x%2Fy", "z"), ("", "/"), ("/", ""), ("%", "/")]
