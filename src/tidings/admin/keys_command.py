@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import getpass
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +20,7 @@ from tidings.client.cli.options import (
     locate,
     password_options,
     timeout_option,
+    user_name,
 )
 from tidings.client.cli.render import failures, plain
 from tidings.client.operator import Operator
@@ -105,7 +105,7 @@ json_option = click.option(
 )
 by_option = click.option(
     "--by",
-    default=getpass.getuser,
+    default=user_name,
     show_default="your user name",
     help="Name of the operator.  [default: USER]",
 )

@@ -11,6 +11,10 @@ class WrongUrl(ClientError):
     """The address cannot be used; nothing was sent."""
 
 
+class WrongProxy(ClientError):
+    """The environment names a proxy that cannot be used; nothing was sent."""
+
+
 class Refused(ClientError):
     """
     A final answer, which the server would give again.
@@ -55,10 +59,10 @@ class Lost(ClientError):
 
 
 class Unreachable(Lost):
-    """The server at *url* did not answer, for *reason*."""
+    """The server at *url* did not answer, for *reason*; *through* names the proxy, if any."""
 
-    def __init__(self, url: str, reason: str) -> None:
-        super().__init__(f"{url} does not answer: {reason}")
+    def __init__(self, url: str, reason: str, through: str = "") -> None:
+        super().__init__(f"{url} does not answer{through}: {reason}")
 
 
 class Ended(Lost):
@@ -72,7 +76,7 @@ class WrongAnswer(Lost):
     """The answer is not from a feed; it may come from a proxy."""
 
     def __init__(self) -> None:
-        super().__init__("the answer is not from a feed; check the address")
+        super().__init__("the answer is not from a feed; check the address, and the proxy if any")
 
 
 class BackoffFailed(ClientError):

@@ -13,7 +13,8 @@ from urllib.parse import quote
 import httpx
 
 from tidings.client.address import base_url, feed_url
-from tidings.client.errors import Unreachable, WrongAnswer, WrongUrl
+from tidings.client.errors import WrongAnswer, WrongUrl
+from tidings.client.proxies import proxy_of, unreachable
 from tidings.client.retries import Closing, error_of_answer
 from tidings.core.model.operations import decode
 
@@ -43,9 +44,20 @@ def basic(password: str) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(f':{password}'.encode()).decode()}"}
 
 
-def open_client(password: str, timeout_s: float | None = None) -> httpx.Client:
+def connecting(url: str) -> dict[str, Any]:
     """
-    Return a client that keeps its connection open between requests. The caller must close it.
+    Return the arguments of httpx to connect to *url*, directly or through a proxy.
+
+    Raises:
+        WrongProxy: the environment names a proxy that cannot be used.
+    """
+    proxy = proxy_of(url)
+    return {"verify": ssl_context(), "proxy": proxy and proxy.url, "trust_env": False}
+
+
+def open_client(url: str, password: str, timeout_s: float | None = None) -> httpx.Client:
+    """
+    Return a client that keeps its connection to *url* open. The caller must close it.
 
     *timeout_s* is the maximum time of an answer, `ANSWER_S` by default.
     """
@@ -53,7 +65,7 @@ def open_client(password: str, timeout_s: float | None = None) -> httpx.Client:
     return httpx.Client(
         headers=basic(password),
         timeout=httpx.Timeout(answer_s, connect=min(answer_s, CONNECT_S)),
-        verify=ssl_context(),
+        **connecting(url),
     )
 
 
@@ -72,7 +84,7 @@ def translate_errors(url: str, *, silence: str = "") -> Iterator[None]:
         raise WrongUrl(f"{url!r} cannot be used: {error}") from None
     except httpx.HTTPError as error:
         reason = silence if isinstance(error, httpx.ReadTimeout) else ""
-        raise Unreachable(url, reason or str(error) or type(error).__name__) from None
+        raise unreachable(url, reason or str(error) or type(error).__name__) from None
 
 
 class FeedApi(Closing):
@@ -86,7 +98,7 @@ class FeedApi(Closing):
         self, url: str, feed: str = "main", *, password: str = "", timeout_s: float | None = None
     ) -> None:
         self._root, self._url = base_url(url), feed_url(url, feed)
-        self._client = open_client(password, timeout_s)
+        self._client = open_client(self._url, password, timeout_s)
 
     def close(self) -> None:
         self._client.close()

@@ -31,7 +31,7 @@ from tidings.client.errors import Lost
 from tidings.client.feed_api import Objects
 from tidings.client.files import make_private
 from tidings.client.retries import DELAY_S_MAX, Backoff, Closing, refusal
-from tidings.client.websocket import OPTIONS, Heartbeat, Timing, close_reason, failures, messages
+from tidings.client.websocket import Heartbeat, Timing, close_reason, connecting, failures, messages
 from tidings.core.model.operations import decode
 
 INVALID_STATE = "Invalid socket state"
@@ -257,7 +257,7 @@ class Registration:
             Lost: the connection failed, or the answer to the registration is invalid.
         """
         with failures(self._url):
-            self._socket = self._stack.enter_context(connect(self._url, **OPTIONS))
+            self._socket = self._stack.enter_context(connect(self._url, **connecting(self._url)))
         try:
             self._socket.send(self._message)
             self.routes = parse_bootstraps(str(self._socket.recv(timeout=ANSWER_S)))

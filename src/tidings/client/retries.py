@@ -157,9 +157,11 @@ def is_over(begun_s: float, delay_s: float, within_s: float | None) -> bool:
     return within_s is not None and time.monotonic() + delay_s > begun_s + within_s
 
 
-def error_of(status: int, body: bytes, *, after_s: float = 0) -> Refused | Lost:
-    """Return the error for an answer of *status* with *body*."""
+def error_of(status: int, body: bytes, url: str, *, after_s: float = 0) -> Refused | Lost:
+    """Return the error for an answer of *status* with *body* from *url*, or from a proxy."""
     code, message = _code_and_message(body)
+    if not code:  # not an error of a feed, so it may be one of the proxy
+        message = f"{message}{via(url)}".removeprefix("; ")
     if 300 <= status < 500 and status not in _TRY_AGAIN:  # a repeated request gets the same answer
         return refusal(message or "no reason given", status=status, code=code)
     return Lost(
@@ -167,9 +169,18 @@ def error_of(status: int, body: bytes, *, after_s: float = 0) -> Refused | Lost:
     )
 
 
+def via(url: str) -> str:
+    """Return the end of an error that names the proxy for *url*; "" without a proxy."""
+    from tidings.client.proxies import through  # the import takes 20 ms
+
+    found = through(url)
+    return found and f"; the request went{found}"
+
+
 def error_of_answer(answer: httpx.Response) -> Refused | Lost:
     """Return the error for *answer*."""
-    return error_of(answer.status_code, answer.read(), after_s=_retry_after_s(answer))
+    url, after_s = str(answer.request.url), _retry_after_s(answer)
+    return error_of(answer.status_code, answer.read(), url, after_s=after_s)
 
 
 def error_of_code(message: str, code: str) -> Refused | Lost:
@@ -196,7 +207,8 @@ def raise_for_status(answer: httpx.Response) -> None:
     if answer.status_code == 200:
         kind = answer.headers.get("content-type", "")
         if not kind.startswith("text/event-stream"):
-            raise Refused(f"the answer is {kind or 'without a type'}, not an event stream")
+            rule = f"the answer is {kind or 'without a type'}, not an event stream"
+            raise Refused(rule + via(str(answer.request.url)))
         return
     if answer.status_code < 300:
         raise Refused("the answer is not an event stream", status=answer.status_code)

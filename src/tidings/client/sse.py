@@ -18,7 +18,7 @@ import httpx
 from tidings.client.address import Subscription, as_text
 from tidings.client.errors import Ended, Lost
 from tidings.client.events import Event, Moved, from_text
-from tidings.client.feed_api import CONNECT_S, basic, ssl_context, translate_errors
+from tidings.client.feed_api import CONNECT_S, basic, connecting, translate_errors
 from tidings.client.retries import raise_for_status
 from tidings.core.model.cursors import NOW
 
@@ -142,7 +142,7 @@ def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Mov
     connection = Connection(url, cursor, wanted)
     with (
         connection.failures(),
-        httpx.stream(**connection.request(), verify=ssl_context()) as answer,
+        httpx.stream(**connection.request(), **connecting(url)) as answer,
     ):
         yield from connection.opened(answer)
         for chunk in answer.iter_bytes():
@@ -157,7 +157,7 @@ async def listen_async(
     connection = Connection(url, cursor, wanted)
     with connection.failures():
         async with (
-            httpx.AsyncClient(verify=ssl_context()) as client,
+            httpx.AsyncClient(**connecting(url)) as client,
             client.stream(**connection.request()) as answer,
         ):
             if answer.status_code != httpx.codes.OK:

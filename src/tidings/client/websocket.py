@@ -23,8 +23,9 @@ from websockets.http11 import Response
 from websockets.sync.client import ClientConnection, connect
 
 from tidings.client.address import Subscription
-from tidings.client.errors import Lost, Refused, Unreachable, WrongUrl
+from tidings.client.errors import Lost, Refused, WrongUrl
 from tidings.client.events import LIVE, RESET, Event, Moved, is_copied
+from tidings.client.proxies import proxy_of, unreachable
 from tidings.client.retries import error_of, error_of_code
 from tidings.core.model import cursors
 from tidings.core.model.cursors import NOW, parse_cursor
@@ -256,7 +257,7 @@ def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Mov
     """
     with ExitStack() as stack:
         with failures(url):
-            socket = stack.enter_context(connect(url, **OPTIONS))
+            socket = stack.enter_context(connect(url, **connecting(url)))
             probe(socket.socket)
         try:
             socket.send(subscribe_message(cursor, wanted))
@@ -295,7 +296,7 @@ async def listen_async(
 
     async with AsyncExitStack() as stack:
         with failures(url):
-            socket = await stack.enter_async_context(connect_async(url, **OPTIONS))
+            socket = await stack.enter_async_context(connect_async(url, **connecting(url)))
             probe(socket.transport.get_extra_info("socket"))
         try:
             await socket.send(subscribe_message(cursor, wanted))
@@ -327,6 +328,17 @@ def subscribe_message(cursor: str, wanted: Subscription) -> str:
     return json.dumps(message, separators=(",", ":"))
 
 
+def connecting(url: str) -> dict[str, Any]:
+    """
+    Return the options of a connection to *url*.
+
+    Raises:
+        WrongProxy: the environment names a proxy that cannot be used.
+    """
+    proxy = proxy_of(url)
+    return {**OPTIONS, "proxy": proxy and proxy.url}
+
+
 def probe(socket: sockets.socket) -> None:
     """
     Enable TCP keep-alive on *socket*, as far as the operating system supports it.
@@ -346,13 +358,14 @@ def failures(url: str) -> Iterator[None]:
     try:
         yield
     except InvalidStatus as error:
-        raise error_of(error.response.status_code, bytes(error.response.body or b"")) from None
+        answer = error.response
+        raise error_of(answer.status_code, bytes(answer.body or b""), url) from None
     except InvalidURI as error:
         raise WrongUrl(f"{url!r} cannot be used: {error}") from None
     except (OSError, InvalidHandshake, EOFError, ConnectionClosed) as error:
         # TimeoutError is an OSError. A server that crashes during the handshake closes the
         # connection.
-        raise Unreachable(url, str(error) or type(error).__name__) from None
+        raise unreachable(url, str(error) or type(error).__name__) from None
 
 
 def close_reason(closed: ConnectionClosed) -> str:

@@ -19,7 +19,7 @@ import httpx
 from tidings.client.address import Subscription, operations_url, status_url
 from tidings.client.cli.status import fetch
 from tidings.client.errors import Lost
-from tidings.client.feed_api import NamedConsumers, ssl_context
+from tidings.client.feed_api import NamedConsumers, connecting
 from tidings.client.retries import Backoff
 from tidings.client.sse import Connection
 from tidings.core import limits
@@ -161,7 +161,7 @@ class HttpBackend:
         connection = Connection(url, cursor, subscription)
         with (
             connection.failures(),
-            httpx.stream(**connection.request(), verify=ssl_context()) as answer,
+            httpx.stream(**connection.request(), **connecting(url)) as answer,
         ):
             list(connection.opened(answer))
             rest = b""

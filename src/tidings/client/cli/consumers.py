@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import getpass
 import inspect
 import secrets
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,13 +15,14 @@ from urllib.parse import quote, urlsplit
 import click
 
 from tidings.client.address import FIELDS
-from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.main import EXIT_CODES, discard_output
 from tidings.client.cli.options import (
     Place,
     erasures_option,
     filter_options,
     json_option,
     place_options,
+    user_name,
 )
 from tidings.client.cli.render import (
     NONE,
@@ -42,7 +41,7 @@ from tidings.client.events import Event
 from tidings.client.retries import PRINT_S, stop_on_signals
 
 if TYPE_CHECKING:
-    from tidings.client.worker import Message
+    from tidings.client.worker import Message, Worker
 
 DEFAULT_BULK = 500
 _COLUMNS = ("name", "state", "position", "lag_pages", "lag_ms", "parked", "worker")
@@ -98,11 +97,7 @@ def why_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _me() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # in a container, the user may have no name
-        user = "somebody"
-    return f"{user}@{socket.gethostname()}"
+    return f"{user_name()}@{socket.gethostname()}"
 
 
 @consumers.command("list", epilog=EXIT_CODES)
@@ -392,12 +387,19 @@ def consume(
     )
     with failures(), worker:
         stop_on_signals(worker.stop, within_s=None if command else PRINT_S)
-        worker.run(functools.partial(_to_command, command) if command else _to_stdout)
+        write = functools.partial(_to_command, command)
+        worker.run(write if command else functools.partial(_to_stdout, worker))
 
 
-def _to_stdout(batch: Sequence[Message]) -> None:
-    click.echo(_lines(batch), nl=False)
-    sys.stdout.flush()
+def _to_stdout(worker: Worker, batch: Sequence[Message]) -> None:
+    from tidings.client.worker import Overtaken
+
+    try:
+        click.echo(_lines(batch), nl=False)
+    except BrokenPipeError:  # the reader of a pipe has ended; that is no failure of the message
+        discard_output()
+        worker.stop()
+        raise Overtaken from None
 
 
 def _to_command(command: Sequence[str], batch: Sequence[Message]) -> None:

@@ -8,21 +8,30 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
+import re
+import select
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
+from tidings.client.errors import ClientError
 from tidings.core.version import how_to_install
 from tidings.server.output import unblock
 
 EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 wrong usage."
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of a disk, or a lost terminal
 INTERRUPTED = 130  # the exit code that shells use for SIGINT
+# The exit codes of these commands are results, so it is not 0 if their output has lost its reader.
+_WITH_RESULT = frozenset(("doctor", "pipeline", "rebuild", "restore", "sync", "tables", "verify"))
+_USER = re.compile(r"//[^\s/@]+@")  # the user and password in an address
+_NO_HOME = "/nonexistent"  # the home folder of users without one, as in Debian
 
 PACKAGES = {  # for each extra, the packages that its commands need
     "": (),
@@ -190,23 +199,76 @@ class Unavailable(click.Command):
 class Program(LazyGroup):
     """The command `tidings`. Ctrl-C ends it with `INTERRUPTED`, and without a traceback."""
 
+    def main(self, *args: Any, **settings: Any) -> Any:
+        """Run the command, with any encoding of the output, and also for a user without a home."""
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+            if sys.stdout.encoding.lower() in ("ascii", "us-ascii"):
+                sys.stdout = _Ascii(sys.stdout.buffer, "ascii", "backslashreplace")
+        try:
+            Path.home()
+        except RuntimeError:  # a user of a container may have no entry in /etc/passwd
+            environment = os.environ  # noqa: TID251 (of the user, not of a function)
+            environment["HOME"] = _NO_HOME
+        return super().main(*args, **settings)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo(err=True)  # ends the line with the terminal's ^C
             ctx.exit(INTERRUPTED)
+        except ClientError as error:  # of a command that does not report it itself
+            raise click.ClickException(str(error)) from None
+        except click.ClickException as error:  # a library may name a proxy with its password
+            vars(error)["message"] = _USER.sub("//", error.message)
+            raise
         except OSError as error:
-            if error.errno not in _FULL or error.filename is not None:
-                raise
-            with suppress(OSError):  # Python's own flush at the end would exit with 120
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise click.ClickException(f"the output cannot be written: {error.strerror}") from None
+            ctx.exit(_end(error, ctx.invoked_subcommand))
         except click.Abort as aborted:  # a prompt was interrupted, or its input has ended
             if not isinstance(aborted.__context__, KeyboardInterrupt):
                 raise
             click.echo(err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _end(error: OSError, command: str | None) -> int:
+    """
+    Return the exit code of a *command* with a closed pipe as its output.
+
+    Raises:
+        ClickException: the output cannot be written, or the user has no home.
+        OSError: it is another *error*.
+    """
+    if str(error.filename).startswith(_NO_HOME):
+        rule = "this user has no home folder; set HOME to a folder for the files of tidings"
+        raise click.ClickException(rule) from None
+    is_unread = error.errno == errno.EPIPE and _is_unread_pipe()
+    if not is_unread and (error.errno not in _FULL or error.filename is not None):
+        raise error
+    discard_output()
+    if is_unread:
+        return int(command in _WITH_RESULT)
+    raise click.ClickException(f"the output cannot be written: {error.strerror}") from None
+
+
+class _Ascii(io.TextIOWrapper):
+    """A stdout that escapes other characters; to one that is named ASCII, click writes UTF-8."""
+
+    encoding = "ascii-escaped"
+
+
+def _is_unread_pipe() -> bool:
+    """Return True if stdout is a pipe that its reader, such as `head`, has closed."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(state & (select.POLLERR | select.POLLHUP) for _, state in poll.poll(0))
+
+
+def discard_output() -> None:
+    """Drop what stdout still holds; otherwise Python's own flush at the end exits with 120."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(

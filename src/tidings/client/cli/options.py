@@ -9,6 +9,7 @@ stage and AWS credentials, or the address of the DynamoDB of a twin.
 from __future__ import annotations
 
 import functools
+import getpass
 import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -144,6 +145,14 @@ def _password(path: Path | None, text: str | None) -> str:
         return read_password(path)
     except NoPassword as error:
         raise click.ClickException(str(error)) from None
+
+
+def user_name() -> str:
+    """Return the name of the user of this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # in a container, the user may have no name
+        return "somebody"
 
 
 def is_given(parameter: str) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from tidings.client.cli import render
-from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.main import EXIT_CODES, discard_output
 from tidings.client.cli.options import Place, place_options
 from tidings.client.errors import Refused, WrongUrl
 from tidings.core.model.operations import decode
@@ -99,11 +99,30 @@ def _operation(
 
 def _post_one(poster: Poster, operation: dict[str, Any], as_json: bool) -> None:
     ids = poster.post([operation])
-    if as_json:
-        click.echo(render.compact({"ids": ids}))
-    else:
-        done = f"{operation['event'].lower()} {operation['type']}/{operation['id']}"
-        click.echo(f"{render.plain(done)}  {' '.join(ids)}")
+    done = f"{operation['event'].lower()} {operation['type']}/{operation['id']}"
+    line = f"{render.plain(done)}  {' '.join(ids)}"
+    _report(render.compact({"ids": ids}) if as_json else line, 1, "")
+
+
+def _report(line: str, posted: int, rest: str) -> None:
+    """
+    Print *line*. If that fails, report the number of posted operations and the *rest*.
+
+    Raises:
+        ClickException: *line* cannot be printed; a script must know that it need not repeat.
+    """
+    try:
+        click.echo(line)
+    except OSError as error:
+        discard_output()
+        if not rest and isinstance(error, BrokenPipeError):
+            return
+        rule = f"the output cannot be written: {error.strerror}"
+        raise click.ClickException(f"{rule}; {_count(posted)} posted{rest}") from None
+
+
+def _count(posted: int) -> str:
+    return f"{posted:,} operation{'' if posted == 1 else 's'}"
 
 
 def _post_file(poster: Poster, file: BinaryIO, as_json: bool) -> None:
@@ -117,7 +136,7 @@ def _post_file(poster: Poster, file: BinaryIO, as_json: bool) -> None:
                     ids = _post_batch(poster, batch)
                     posted += len(batch.lines)
                     if as_json:
-                        click.echo(render.compact({"ids": ids}))
+                        _report(render.compact({"ids": ids}), posted, ", the rest was not")
                 advance(batch.read_bytes)
         except OSError as error:
             raise click.ClickException(f"cannot read {file.name}: {error.strerror}") from None
@@ -128,7 +147,7 @@ def _post_file(poster: Poster, file: BinaryIO, as_json: bool) -> None:
                 code=error.code,
             ) from None
     if not as_json:
-        click.echo(f"posted {posted:,} operation{'' if posted == 1 else 's'}")
+        _report(f"posted {_count(posted)}", posted, "")
 
 
 def _post_batch(poster: Poster, batch: Batch) -> list[str]:

@@ -12,7 +12,7 @@ from tidings.client.address import status_url
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import json_option, status_options
-from tidings.client.errors import WrongUrl
+from tidings.client.errors import ClientError, WrongUrl
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -93,16 +93,18 @@ def fetch(address: str, timeout_s: float = PATIENCE_S) -> Report:
     """Return the report at *address*, or a report that only has a problem."""
     import httpx
 
-    from tidings.client.feed_api import ssl_context
-    from tidings.client.retries import error_of_answer
+    from tidings.client.feed_api import connecting, translate_errors
+    from tidings.client.retries import error_of_answer, via
 
     try:
-        answer = httpx.get(address, timeout=timeout_s, verify=ssl_context())
+        with translate_errors(address):
+            answer = httpx.get(address, timeout=timeout_s, **connecting(address))
         fields = answer.json()
-    except httpx.HTTPError as error:
-        return Report(problem=render.plain(f"{address} does not answer: {error}"))
+    except ClientError as error:
+        return Report(problem=render.plain(str(error)))
     except ValueError:
-        return Report(problem=f"{address} answered {answer.status_code} without JSON")
+        rule = f"{address} answered {answer.status_code} without JSON{via(address)}"
+        return Report(problem=render.plain(rule))
     if not isinstance(fields, dict) or "status" not in fields:
         refusal = error_of_answer(answer)
         return Report(problem=render.plain(str(refusal)))
