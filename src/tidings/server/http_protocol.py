@@ -91,6 +91,9 @@ class Admission:
 
     bounds: RequestLimits
     meters: Meters = field(default_factory=Meters)
+    is_ending: bool = (
+        False  # True: the server stops, so the next answer of a connection is its last
+    )
     # The functions that reset the idle connections, in the order in which the connections became
     # idle.
     _idle: dict[Abort, None] = field(default_factory=dict)
@@ -468,11 +471,12 @@ class HttpProtocol(HttpToolsProtocol):
         self._connection.on_drained()
 
     def shutdown(self) -> None:
+        """Close the connection when its request is answered, also one that has not arrived yet."""
         self.admission.remove_idle(self._connection.abort)
-        if self._active is None:
-            self._connection.finish()  # do not wait for the rest of a head
-        else:
+        if self._active is not None:
             self.cycle.keep_alive = False
+        elif self.cycle is not None and not self._in_message:
+            self._connection.finish()  # it was kept for a later request
 
     # Deadlines. None applies between a complete head and the end of its answer, because the app
     # limits this time.
@@ -592,6 +596,7 @@ class HttpProtocol(HttpToolsProtocol):
         scope["path"] = unquote(decoded) if "%" in decoded else decoded
         scope[ARRIVAL] = self._arrival = Arrival()  # type: ignore[literal-required]
         keeps = version == "1.1" and self.parser.should_keep_alive()
+        keeps = keeps and not self.admission.is_ending
         self._start(self._cycle(keeps), size)
 
     def _target(self, method: str) -> tuple[bytes, bytes]:

@@ -219,7 +219,10 @@ class _Handshake:
     def abort(self) -> None:
         self._task.cancel()
 
-    shutdown = finish = abort
+    finish = abort
+
+    def shutdown(self) -> None:
+        """Wait for the handshake and its request, as for other new connections."""
 
     async def _run(self, connection: socket.socket) -> None:
         seconds = self._admission.bounds.head_s
@@ -281,6 +284,8 @@ async def serving(
         dates.cancel()
         for server in servers:
             server.close()
+        admission.is_ending = True
+        await asyncio.sleep(0)  # receive what has arrived for the connections that are closed now
         await _end(state, grace_s)
 
 

@@ -13,8 +13,10 @@ import asyncio
 import contextlib
 import ctypes
 import errno
+import logging
 import os
 import random
+import re
 import signal
 import socket
 import sys
@@ -32,10 +34,15 @@ SOCKET_PATH_BYTES_MAX = 107  # of a Unix socket; Linux has an array of 108 bytes
 PORTS = (20_000, 32_000)
 CONNECT_EVERY_S = 0.02  # pause between attempts to connect: a twin's engine starts in some 1 s
 TERMINATE_S = 2.0  # a child that runs longer after SIGTERM is killed; a host must stop within 5 s
+_FIRST_INHERITED = 3  # the first descriptor that systemd passes (sd_listen_fds)
 _PR_SET_PDEATHSIG = 1
+_FAMILIES = frozenset({socket.AF_INET, socket.AF_INET6, socket.AF_UNIX})
 _MISSING = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})  # no such address on this machine
 _HERE = Path(__file__).resolve().parent
 PACKED = "packed"  # the folder next to this file in the wheel (pyproject.toml)
+
+
+log = logging.getLogger(__name__)
 
 
 class Problem(Exception):
@@ -128,6 +135,55 @@ def listen_at(path: Path) -> socket.socket:
         listener.close()
         reason = (error.strerror or f"{error}, at most {SOCKET_PATH_BYTES_MAX} bytes").lower()
         raise Problem(f"--unix-socket: cannot listen at {path} ({reason})") from None
+    return listener
+
+
+def inherited(environment: Mapping[str, str], first: int = _FIRST_INHERITED) -> list[socket.socket]:
+    """
+    Return the sockets that systemd has opened for this process (`LISTEN_FDS`), or [].
+
+    They are the descriptors from *first* on. Connections to them wait while the server restarts.
+
+    Raises:
+        Problem: a variable is not a number, or a descriptor is not a listening socket.
+    """
+    numbers = {}
+    for name in ("LISTEN_FDS", "LISTEN_PID"):
+        text = environment.get(name) or "0"
+        if not re.fullmatch("[0-9]{1,9}", text):
+            raise Problem(f"{name}={text}: must be a number, as systemd sets it")
+        numbers[name] = int(text)
+    count, pid = numbers.values()
+    if count and pid != os.getpid():  # the variables are inherited from another service
+        log.warning(
+            "LISTEN_FDS=%d has no effect: LISTEN_PID=%d is not this process, %d",
+            *(count, pid, os.getpid()),
+        )
+        return []
+    listeners: list[socket.socket] = []
+    try:
+        for number in range(first, first + count):
+            listeners.append(_adopt(number, f"LISTEN_FDS={count}: descriptor {number}"))
+        if len({each.family == socket.AF_UNIX for each in listeners}) > 1:
+            raise Problem(f"LISTEN_FDS={count}: all sockets must be TCP, or all Unix sockets")
+    except Problem:
+        for listener in listeners:
+            listener.close()
+        raise
+    return listeners
+
+
+def _adopt(number: int, name: str) -> socket.socket:
+    rule = "must be a listening TCP or Unix stream socket (ListenStream=, Accept=no)"
+    try:
+        listener = socket.socket(fileno=number)
+    except OSError as error:
+        raise Problem(f"{name} {rule} ({(error.strerror or '').lower()})") from None
+    is_stream = listener.type == socket.SOCK_STREAM and listener.family in _FAMILIES
+    if not is_stream or not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        listener.close()
+        raise Problem(f"{name} {rule}")
+    listener.set_inheritable(False)
     return listener
 
 

@@ -110,7 +110,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     change, proxies = feed_options.profile_change(options), networks(options.proxies)
     await _check_files(options)
     async with contextlib.AsyncExitStack() as stack:
-        opened = await asyncio.to_thread(_listen, options)
+        opened, options = await asyncio.to_thread(_listen, options)
         listeners = [stack.enter_context(each) for each in opened]
         host = await _host(options)
         stack.push_async_callback(host.stop)
@@ -345,10 +345,26 @@ async def _host(options: Options) -> Host:
         raise Problem(f"{place} cannot be written: {error.strerror}") from None
 
 
-def _listen(options: Options) -> list[socket.socket]:
-    if options.unix_socket is None:
-        return processes.listen(options.host, options.port)
-    return [processes.listen_at(options.unix_socket)]
+def _listen(options: Options) -> tuple[list[socket.socket], Options]:
+    """
+    Return the sockets of the server, and *options* with the address of sockets from systemd.
+
+    A server is private only if all of these sockets are.
+    """
+    inherited = processes.inherited(options.environment)
+    if not inherited:
+        if options.unix_socket is None:
+            return processes.listen(options.host, options.port), options
+        return [processes.listen_at(options.unix_socket)], options
+    names = [each.getsockname() for each in inherited]
+    if inherited[0].family == socket.AF_UNIX:
+        name = names[0]  # an abstract one is bytes that begin with a zero
+        path = f"@{os.fsdecode(name[1:])}" if isinstance(name, bytes) else name
+        return inherited, replace(options, unix_socket=Path(path))
+    if options.unix_socket is not None:
+        raise Problem("--unix-socket cannot be used with the TCP sockets of LISTEN_FDS")
+    hosts = sorted((name[0] for name in names), key=LOOPBACK.__contains__)
+    return inherited, replace(options, host=hosts[0])
 
 
 @contextlib.asynccontextmanager
