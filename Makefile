@@ -85,7 +85,7 @@ test-spark: $(STAMP)  ## jobs, tables and sources on Spark; it needs Java 17
 test-deploy: $(STAMP)  ## templates, roles, releases; it needs Node.js 20, Java 17 and Maven
 	$(call PYTEST,2) deploy
 
-test-world: $(STAMP)  ## against nginx, Prometheus and clients of others; it needs Node.js 20, npm, Go and tests/packages/world.txt
+test-world: $(STAMP)  ## against proxies, Prometheus and clients of others; it needs Node.js 20, npm, Go and tests/packages/world.txt
 	$(call PYTEST,2) world
 
 test-data: $(STAMP)  ## pipelines with real databases, queues and indices; it needs Java 17, Maven and tests/packages/data.txt

@@ -47,7 +47,10 @@ RUNTIME = ("tests/unit/core/", "tests/unit/http/", "tests/unit/aws/", "tests/fun
 RUNTIME_APART = "RUNTIME_APART"
 STAGE_FOLDER = "tests/aws/"  # in no lane: its tests need a deployed stage (`make sandbox`)
 # Third-party programs that the tests of the lane `world` start; each one is a marker, too.
-PROGRAMS = ("curl", "go", "nginx", "npm", "pipx", "prometheus", "promtool")
+PROGRAMS = (
+    *("apache2", "caddy", "curl", "go", "haproxy", "nginx", "npm"),
+    *("pipx", "prometheus", "promtool"),
+)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,17 +17,16 @@ from tests.compat.oplog.wire import until
 from tests.world import installing
 from tidings.server.processes import free_port
 
-_GUIDE = (installing.ROOT / "docs/guides/SERVER.md").read_text()
+GUIDE = (installing.ROOT / "docs/guides/SERVER.md").read_text()
 
 
-def _location() -> str:
-    """Return the block of the server's guide as a template."""
-    text = "location / {" + _GUIDE.partition("```nginx\nlocation / {")[2].partition("```")[0]
-    return text.replace("{", "{{").replace("}", "}}").replace("http://127.0.0.1:8042", "{to}")
+def blocks(language: str) -> list[str]:
+    """Return the blocks of *language* in the server's guide."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
 
 
-_LOCATION = _location()
-_MAP = "map $http_upgrade" + _GUIDE.partition("map $http_upgrade")[2].partition("`")[0]
+_PLACE, _MAP = blocks("nginx")
+_LOCATION = _PLACE.replace("{", "{{").replace("}", "}}").replace("http://127.0.0.1:8042", "{to}")
 # Each block has an address of its own, and says nothing about buffers.
 _BLOCKS = {
     "plain": "listen 127.0.0.1:{port}; location / {{ proxy_pass {to}; }}",
@@ -85,7 +85,7 @@ class Nginx:
             start_new_session=True,  # `kill` ends its workers, too
         )
         until(lambda: (self._folder / "nginx.pid").is_file())
-        until(lambda: _accepts(self._ports["sockets"]))
+        until(lambda: accepts(self._ports["sockets"]))
 
     def kill(self) -> None:
         """End all of its processes as a crash would."""
@@ -119,6 +119,6 @@ access_log off;
 """
 
 
-def _accepts(port: int) -> bool:
+def accepts(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -24,7 +24,7 @@ class Event:
     data: Any
 
 
-def _python(name: str, url: str) -> list[str]:
+def python(name: str, url: str) -> list[str]:
     return [sys.executable, str(installing.CLIENTS / "streams.py"), name, url]
 
 
@@ -49,8 +49,8 @@ RESUMING: Mapping[str, Callable[[str], list[str]]] = {
 }
 LIBRARIES: Mapping[str, Callable[[str], list[str]]] = {
     **RESUMING,
-    "httpx-sse": lambda url: _python("httpx_sse", url),
-    "sseclient": lambda url: _python("sseclient", url),
+    "httpx-sse": lambda url: python("httpx_sse", url),
+    "sseclient": lambda url: python("sseclient", url),
     "curl": lambda url: _curl("http1.1", url),
     "curl-http2": lambda url: _curl("http2", url),
 }

@@ -1,4 +1,4 @@
-// Print each event of a stream as a line of JSON: clients r3labs|tmaxmax URL
+// Print each event of a stream as a line of JSON: clients r3labs|tmaxmax|tmaxmax-once URL
 package main
 
 import (
@@ -30,7 +30,7 @@ func withR3labs(url string) {
 	}
 }
 
-func withTmaxmax(url string) {
+func withTmaxmax(url string, isOnce bool) {
 	cursor := ""
 	for ; ; time.Sleep(pause) {
 		request, err := http.NewRequest(http.MethodGet, url, nil)
@@ -47,7 +47,11 @@ func withTmaxmax(url string) {
 				say(event.LastEventID, event.Type, event.Data)
 			}
 		})
-		connection.Connect()
+		err = connection.Connect()
+		if isOnce { // as a program does that leaves it to the library to connect again
+			out.Encode(map[string]string{"state": err.Error()})
+			return
+		}
 	}
 }
 
@@ -55,5 +59,5 @@ func main() {
 	if os.Args[1] == "r3labs" {
 		withR3labs(os.Args[2])
 	}
-	withTmaxmax(os.Args[2])
+	withTmaxmax(os.Args[2], os.Args[1] == "tmaxmax-once")
 }

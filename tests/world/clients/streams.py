@@ -1,4 +1,4 @@
-"""Print each event of a stream as a line of JSON: streams.py httpx_sse|sseclient URL."""
+"""Print each event of a stream as a line of JSON: streams.py httpx_sse|sseclient|ours URL."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import httpx
 from httpx_sse import connect_sse
 from sseclient import SSEClient
+
+from tidings.client import follow
 
 Seen = tuple[str, str, str]
 
@@ -26,8 +28,16 @@ def with_sseclient(url: str) -> Iterator[Seen]:
             yield str(event.id), event.event, event.data
 
 
+def with_ours(url: str) -> Iterator[Seen]:
+    address, _, cursor = url.partition("?lastEventId=")
+    base, _, feed = address.removesuffix("/ops").rpartition("/feeds/")
+    for event in follow(base, transport="sse", feed=feed, cursor=cursor):
+        yield event.id, event.name, "{}"
+
+
 if __name__ == "__main__":
-    read = {"httpx_sse": with_httpx_sse, "sseclient": with_sseclient}[sys.argv[1]]
+    readers = {"httpx_sse": with_httpx_sse, "sseclient": with_sseclient, "ours": with_ours}
+    read = readers[sys.argv[1]]
     for seen in read(sys.argv[2]):
         sys.stdout.write(json.dumps(dict(zip(("id", "event", "data"), seen, strict=True))) + "\n")
         sys.stdout.flush()
