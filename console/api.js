@@ -1,5 +1,9 @@
 // Requests to the host of this page, with the password or key of the person at it.
 
+import { withFallback } from "./client/fallback.js";
+import { overSocket } from "./client/socket.js";
+import { overStream } from "./client/stream.js";
+
 // The host may be below a path, so all addresses are relative to the folder above the page's own.
 const HOST = new URL("../", import.meta.url);
 
@@ -20,6 +24,10 @@ export function address(path) {
 }
 
 export const socketAddress = () => address("/ws").replace(/^http/, "ws");
+
+// The transport of a reader: a WebSocket, or an event stream where it does not pass.
+export const transport = (choice) =>
+  withFallback(overSocket(socketAddress(), choice), overStream(address(""), choice));
 
 // An answer whose status is not 2xx. *field* is the field of the request that the host names.
 export class Refused extends Error {

@@ -1,9 +1,8 @@
 // The events as they arrive: joins the feed, the fold, the list and the charts.
 
-import { address, secret, socketAddress } from "./api.js";
+import { address, secret, transport } from "./api.js";
 import { glow, GLOW_MS, sparkline, treemap } from "./charts.js";
 import { Reader } from "./client/reader.js";
-import { overSocket } from "./client/socket.js";
 import { Fold, OBJECTS_MAX, Tally } from "./fold.js";
 import { inspect } from "./inspector.js";
 import { EventList } from "./list.js";
@@ -110,7 +109,7 @@ class Live {
     this.seek.set(from);
     const choice = { feed, password: secret };
     for (const name of ["types", "parents"]) choice[name] = valuesOf(this.$(name).value.trim());
-    this.reader = new Reader(overSocket(socketAddress(), choice), this.cursor || from, hooks(this));
+    this.reader = new Reader(transport(choice), this.cursor || from, hooks(this));
     context.onReached(() => this.state === "waiting" && this.reader.start());
     dark.addEventListener("change", this.onScheme);
     this.sizes = new ResizeObserver(this.onScheme);

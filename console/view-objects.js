@@ -1,9 +1,8 @@
 // Objects: find one by type and id, with its current state and its operations in the log; or list
 // those of a type.
 
-import { request, secret, socketAddress } from "./api.js";
+import { request, secret, transport } from "./api.js";
 import { Reader } from "./client/reader.js";
-import { overSocket } from "./client/socket.js";
 import { inspect, isRow } from "./inspector.js";
 import { button, card, copyButton, fill, h, moment, number, plain, say, table, visible } from "./page.js";
 
@@ -141,7 +140,7 @@ function showObject(root, context, type, id) {
 // Read the operations of one object from the beginning of the log; return a function that stops.
 function history(context, { type, id }, hooks) {
   const choice = { feed: context.feed, types: [type], ids: [id], password: secret };
-  const reader = new Reader(overSocket(socketAddress(), choice), FIRST, hooks);
+  const reader = new Reader(transport(choice), FIRST, hooks);
   context.onReached(() => reader.start());
   reader.start();
   return () => reader.stop();

@@ -48,13 +48,14 @@ def test_a_page_reads_on_when_the_proxy_was_killed(
         assert page.js("copy.objects.size") == 21
 
 
+@pytest.mark.parametrize("block", ["sockets", "plain"])
 def test_the_console_is_live_again_when_the_proxy_was_killed(
-    server: Server, nginx: Nginx, browser: ClientConnection
+    server: Server, nginx: Nginx, browser: ClientConnection, block: str
 ) -> None:
-    """Its WebSocket goes through nginx, which is started again."""
+    """Through nginx, which is started again; `plain` passes no WebSocket, so it reads a stream."""
     live = "document.querySelector('#badge').textContent === 'live'"
     with chromium.tab(browser) as page:
-        page.open(f"{nginx.url('sockets')}console/?from=now")
+        page.open(f"{nginx.url(block)}console/?from=now")
         page.until(live)
         nginx.kill()
         page.until(f"!({live})")

@@ -21,6 +21,7 @@ from tests.compat.oplog.feed import Feed, op
 from tests.compat.oplog.wire import until
 from tests.world import installing
 from tests.world.messages import Client
+from tests.world.nginx import Nginx
 from tidings.client.cli.main import main
 from tidings.core.version import VERSION
 from tidings.server.running import Server
@@ -58,12 +59,14 @@ def project(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def follow(project: Path, server: Server, feed: Feed) -> Follow:
-    def start(transport: str, kind: str = "Feed", **options: Any) -> Client:
+    def start(
+        transport: str | None, kind: str = "Feed", url: str = server.url, **options: Any
+    ) -> Client:
         wanted = {"feed": feed.name, "transport": transport, "cursor": "0", **options}
         if kind == "Copy":
             del wanted["cursor"]
         script = str(project / "follow.mjs")
-        return Client([*NODE, script, kind, server.url, json.dumps(wanted)])
+        return Client([*NODE, script, kind, url, json.dumps(wanted)])
 
     return start
 
@@ -249,6 +252,67 @@ def test_20_a_copy_of_a_type_follows_its_deletion(
         until(lambda: _sizes(copy)[-1:] == [1])
     assert [each for each in copy.messages if "wrong" in each] == []
     assert "c" not in _names(copy)
+
+
+@pytest.mark.nginx
+@pytest.mark.parametrize("kind", ["Feed", "Copy"])
+def test_a_stream_is_read_where_websockets_do_not_pass(
+    server: Server, nginx: Nginx, feed: Feed, follow: Follow, kind: str
+) -> None:
+    """The proxy does not forward `Upgrade`; a stage has its streams at an address of their own."""
+    elsewhere = {"wsUrl": nginx.url("plain").replace("http", "ws", 1) + "ws"}
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(follow(None, kind, **options))
+            for options in (
+                {"url": nginx.url("plain")},
+                {**elsewhere, "streamUrl": server.url},
+            )
+        ]
+        others = [
+            stack.enter_context(follow(transport, kind, **options))
+            for transport, options in (("ws", {"url": nginx.url("plain")}), (None, elsewhere))
+        ]
+        until(lambda: all("live" in _events(each) for each in clients))
+        until(lambda: all(_states(each).count("waiting") > 1 for each in others))
+        feed.post(op("new"))
+        until(lambda: all(_names(each)[-1:] == ["new"] for each in clients))
+    assert [name for each in others for name in _names(each)] == []
+
+
+@pytest.mark.parametrize("kind", ["Feed", "Copy"])
+@pytest.mark.parametrize("transport", ["ws", "sse", None])
+def test_a_wrong_address_ends_with_an_error(
+    server: Server, follow: Follow, transport: str | None, kind: str
+) -> None:
+    for options in ({"url": f"{server.url}nowhere"}, {"feed": "missing"}):
+        with follow(transport, kind, **options) as client:
+            until(lambda client=client: not client.runs)  # type: ignore[misc]
+        assert client.messages[-1]["error"] == "Refused"
+        assert client.messages[-1]["code"] in ("unknown_path", "unknown_feed")
+
+
+@pytest.mark.nginx
+def test_a_listener_asks_why_a_handshake_failed(
+    server: Server, nginx: Nginx, feed: Feed, project: Path
+) -> None:
+    """A wrong address ends it; where WebSockets do not pass, it says so and tries again."""
+    program = f"""
+        import {{ Listener }} from "@tidings/client";
+        const options = {{ instance: "i", service: "s", resources: {{ vm: [] }}, retries: 1,
+                           minTimeout: 1, feed: "{feed.name}" }};
+        for (const url of ["{nginx.url("plain")}nowhere", "{nginx.url("plain")}", "http://127.0.0.1:1"])
+          try {{
+            for await (const {{ reason }} of new Listener(url, options)) console.log(reason);
+          }} catch (error) {{
+            console.log(error.message);
+          }}"""
+    said = _run(project, program).splitlines()
+    failed, passes = (
+        "the connection failed",
+        "WebSockets do not pass, or the server has just started",
+    )
+    assert said == ["the server answered 404", passes, "Backoff failed", failed, "Backoff failed"]
 
 
 def test_an_aborted_signal_ends_the_loop(feed: Feed, follow: Follow) -> None:

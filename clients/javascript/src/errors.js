@@ -16,14 +16,18 @@ export class Refused extends Error {
   }
 }
 
-/* The connection failed or ended. `afterMs` is how long the server asks the client to wait. */
+/*
+ * The connection failed or ended. `afterMs` is how long the server asks the client to wait.
+ * `isHandshake`: a WebSocket ended before its first message.
+ */
 export class Lost extends Error {
   name = "Lost";
 
-  constructor(message, { afterMs = 0, isPlanned = false } = {}) {
+  constructor(message, { afterMs = 0, isPlanned = false, isHandshake = false } = {}) {
     super(message);
     this.afterMs = afterMs;
     this.isPlanned = isPlanned;
+    this.isHandshake = isHandshake;
   }
 }
 

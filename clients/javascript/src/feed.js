@@ -6,6 +6,7 @@
 
 import { feedUrl, socketUrl } from "./addresses.js";
 import { AFTER_RESET, EVERYTHING, NOW } from "./cursors.js";
+import { withFallback } from "./fallback.js";
 import { Reader } from "./reader.js";
 import { overSocket } from "./socket.js";
 import { overStream } from "./stream.js";
@@ -30,8 +31,7 @@ export class Feed {
       throw new TypeError('this runtime has no WebSocket; use the transport "sse"');
     }
     this.#options = options;
-    this.#open =
-      transport === "ws" ? overSocket(options.wsUrl ?? socketUrl(url), options) : overStream(url, options);
+    this.#open = transportOf(url, transport, options);
     this.cursor = options.cursor ?? NOW; // everything up to it is handled
   }
 
@@ -110,6 +110,16 @@ export class Feed {
     await this.#options.store?.save(cursor);
     this.#saved = cursor;
   }
+}
+
+function transportOf(url, transport, options) {
+  const { wsUrl = socketUrl(url), streamUrl } = options;
+  const stream = overStream(streamUrl ?? url, options);
+  if (transport === "sse") return stream;
+  const socket = overSocket(wsUrl, options);
+  // A stage with a WebSocket at another address has its streams at a third one.
+  const hasStream = streamUrl || new URL(wsUrl, url).host === new URL(url).host;
+  return hasStream ? withFallback(socket, stream, options.transport === "ws") : socket;
 }
 
 /* The items that were received and not yet handled, and how the iteration ends. */

@@ -77,10 +77,15 @@ interface ConnectionOptions {
   /** A password, key or token that may read; a function is called for each connection. */
   password?: Password;
   types?: string[];
-  /** `ws` if the runtime has a WebSocket, else `sse`. */
+  /**
+   * By default a WebSocket if the runtime has one, and `sse` where it does not pass, as behind some
+   * proxies. With `ws`, only a WebSocket.
+   */
   transport?: "ws" | "sse";
   /** The address of the WebSocket, if it is not `/ws` below the address of the feed. */
   wsUrl?: string;
+  /** The address of event streams, if it is not that of the feed, as on a stage. */
+  streamUrl?: string;
   /** Replaces the runtime's WebSocket. */
   WebSocket?: unknown;
   /** Aborting it ends the iteration with its reason as the error. */

@@ -10,7 +10,7 @@
  * Times are milliseconds.
  */
 
-import { credentials } from "./addresses.js";
+import { credentials, feedUrl } from "./addresses.js";
 import { send, textOf } from "./requests.js";
 
 const ITEMS_MAX = 10000; // some megabytes: an item has a few hundred bytes
@@ -20,6 +20,7 @@ const PONG = 10000;
 const INVALID_STATE = "Invalid socket state";
 const OVERFLOW = "the buffer is full";
 const PING = '{"action":"ping"}';
+const FINAL_STATUS = [401, 403, 404];
 const FINAL = /^(password:|feed:|key: (is|was|has) )/; // refusals that every server would repeat
 
 /* Keeps texts until they are handled; any object with the same methods may replace it. */
@@ -51,6 +52,7 @@ export class MemoryBuffer {
 export class Listener {
   #options;
   #address;
+  #url;
   #failures = 0;
   #closed = false;
   #current = null;
@@ -74,6 +76,7 @@ export class Listener {
     address.searchParams.set("changefeed", this.#options.feed);
     address.searchParams.set("version", names.length === 1 ? "1" : "2");
     this.#address = address.href;
+    this.#url = url;
   }
 
   /* End the connection and the iteration; nothing connects again. */
@@ -91,7 +94,7 @@ export class Listener {
         yield* this.#registered(registration);
       } catch (error) {
         if (this.#closed) return;
-        const ended = this.#ended(error);
+        const ended = this.#ended(error.isHandshake ? await this.#explain(error) : error);
         yield ended;
         await this.#sleep(ended.delay);
       } finally {
@@ -120,6 +123,19 @@ export class Listener {
     registration.check();
     yield { kind: "live" };
     for (;;) yield { ...parsedItem(await registration.take()), kind: "item" };
+  }
+
+  /* Ask over HTTP why a handshake failed, because a browser hides its status. */
+  async #explain(error) {
+    const { feed, password } = this.#options;
+    try {
+      const headers = await credentials({ password });
+      const { ok, status } = await send(feedUrl(this.#url, feed, "access"), { headers });
+      if (FINAL_STATUS.includes(status)) return new Error(`the server answered ${status}`);
+      return ok ? new Lost("WebSockets do not pass, or the server has just started") : error;
+    } catch {
+      return error; // it is not reached over HTTP either
+    }
   }
 
   #ended(error) {
@@ -155,9 +171,10 @@ export class Listener {
 }
 
 class Lost extends Error {
-  constructor(message, refused = false) {
+  constructor(message, refused = false, isHandshake = false) {
     super(message);
     this.refused = refused;
+    this.isHandshake = isHandshake;
   }
 }
 
@@ -166,6 +183,7 @@ class Registration {
   #socket;
   #buffer;
   #failure = null;
+  #isOpen = false;
   #routes = null;
   #wake = () => {};
   #timer;
@@ -175,12 +193,15 @@ class Registration {
     this.#buffer = buffer;
     this.#heartbeat = heartbeat;
     this.#socket = new WebSocket(address);
-    this.#socket.onopen = () => this.#socket.send(message);
+    this.#socket.onopen = () => {
+      this.#isOpen = true;
+      this.#socket.send(message);
+    };
     this.#socket.onmessage = ({ data }) => this.#receive(data);
     this.#socket.onclose = ({ code, reason }) => {
       this.fail(`the server closed the connection (${`${code} ${reason}`.trim()})`);
     };
-    this.#socket.onerror = () => {};
+    this.#socket.onerror = () => this.fail("the connection failed"); // Node.js 20 then reports no close
     this.#expect(ANSWER, () => this.fail("failed to register: no answer"));
   }
 
@@ -201,7 +222,7 @@ class Registration {
 
   fail(reason, refused = false) {
     if (this.#failure) return;
-    this.#failure = new Lost(reason, refused);
+    this.#failure = new Lost(reason, refused, !this.#isOpen);
     clearTimeout(this.#timer);
     this.#socket.close();
     this.#wake();

@@ -38,6 +38,7 @@ class SocketConnection {
   #timers = new Map();
   #ascent = new MonotonicCursor();
   #hasCursor;
+  #hasReceived = false;
   #keepAlive = "keepalive";
   #reading = Promise.resolve();
 
@@ -65,7 +66,7 @@ class SocketConnection {
   }
 
   #lose(reason) {
-    this.#hooks.lost(new Lost(reason));
+    this.#hooks.lost(new Lost(reason, { isHandshake: !this.#hasReceived }));
   }
 
   #after(name, ms, act) {
@@ -104,6 +105,7 @@ class SocketConnection {
 
   #receive(text) {
     if (!this.#socket) return undefined;
+    this.#hasReceived = true;
     let message;
     try {
       message = JSON.parse(text);

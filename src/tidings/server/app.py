@@ -58,6 +58,10 @@ _METHODS = sorted({each.method for each in _ROUTES} - {"ANY"} | {"OPTIONS"})
 _STREAM = pattern(STREAM)
 
 
+class UpgradeRequired(Rejected, code="upgrade_required", status=426):
+    """The path is that of a WebSocket; a proxy may have removed the header `Upgrade`."""
+
+
 class ServerApp:
     """
     The ASGI app of *host*.
@@ -203,6 +207,10 @@ class ServerApp:
             return refusal(WrongMethod(method, ", ".join([*methods, "OPTIONS"])))
         if method not in ("GET", "HEAD"):
             return None
+        if path == sockets.PATH:
+            headers = {"upgrade": "websocket", "connection": "upgrade"}
+            answer = refusal(UpgradeRequired("the header Upgrade: websocket is missing here"))
+            return answer._replace(headers={**answer.headers, **headers})
         if path == METRICS:
             arrival_of(scope).route = METRICS
             return await self._metrics(headers.get("accept", ""))

@@ -97,6 +97,16 @@ def test_a_websocket_of_a_strangers_page_is_refused(server: Server) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign_origin")
 
 
+def test_a_websocket_without_upgrade_is_426(server: Server) -> None:
+    """P8.11: such as behind a proxy that does not forward the header; a wrong path is 404."""
+    for path in ("ws", "ws?changefeed=main"):
+        for answer in (httpx.get(server.url + path), httpx.head(server.url + path)):
+            assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket"), path
+        assert httpx.get(server.url + path).json()["error"]["code"] == "upgrade_required"
+    assert httpx.get(f"{server.url}wss").status_code == 404
+    assert httpx.post(f"{server.url}ws").status_code == 404
+
+
 def test_an_open_feed_is_not_served_to_the_network() -> None:
     """Without a password it is closed on every address but the loopback's."""
     with Server("--host", "0.0.0.0") as running:
