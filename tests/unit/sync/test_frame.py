@@ -7,9 +7,15 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tidings.pipelines import Frame
+from tests.compat.transporter.conftest import host, pipe, spare
+from tests.compat.transporter.pipe import Pipe
+from tests.unit.pipelines.test_running import Running
+from tidings.client.feed_api import Objects
+from tidings.pipelines import Call, Frame, Pipeline, Source
 from tidings.pipelines.ingest_source import Digests
 from tidings.pipelines.messages import WrongPipeline
+
+__all__ = ["host", "pipe", "spare"]
 
 
 def known(kind: str) -> Digests:
@@ -47,3 +53,30 @@ def test_a_row_needs_its_key(spark: SparkSession) -> None:
     frame.open("p.r", {}, known)
     with pytest.raises(WrongPipeline, match=r"no 'name': \['at', 'id', 'more'\]"):
         list(frame.read())
+
+
+@pytest.mark.parametrize("rule", ["stop", "skip", "report"])
+def test_a_row_that_is_too_large(spark: SparkSession, pipe: Pipe, rule: str) -> None:
+    """The rule is that of tables; the error has the type, the key and the largest column."""
+
+    def large(session: SparkSession) -> DataFrame:
+        return session.createDataFrame(
+            [("a", 1, "z" * 70_000), ("b", 2, "z")], "id string, n int, v string"
+        )
+
+    pipe.post("x")
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed))
+    pipeline.read("r", Frame(large, "video", key="id", too_large=rule))
+    with Running(pipeline.save("s", Call(lambda batch: None)), attempts=1) as running:
+        running.thread.join(60)
+        error = running.runner.progress[0].error
+    with Objects(pipe.url, pipe.feed) as objects:
+        found = {each["id"]: each["data"] for each in objects.all("video")}
+    reason = "one operation holds at most 65536 bytes"
+    if rule == "stop":
+        assert found == {} and f"video, row a: {reason}" in error and "largest field is v" in error
+        return
+    assert found.pop("b") == {"id": "b", "n": 2, "v": "z"}
+    assert [(each["id"], reason in each["too_large"], len(each)) for each in found.values()] == (
+        [("a", True, 2)] if rule == "report" else []
+    )

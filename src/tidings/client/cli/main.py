@@ -12,6 +12,7 @@ import io
 import os
 import re
 import select
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 import click
 
 from tidings.client.errors import ClientError
+from tidings.client.signals import end_at_once, end_at_signals, interrupt_at_signals
 from tidings.core.version import how_to_install
 from tidings.server.output import unblock
 
@@ -213,6 +215,7 @@ class Program(LazyGroup):
         return super().main(*args, **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
+        is_process = signal.getsignal(signal.SIGTERM) == end_at_once
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -230,6 +233,9 @@ class Program(LazyGroup):
                 raise
             click.echo(err=True)
             ctx.exit(INTERRUPTED)
+        finally:
+            if is_process:
+                end_at_signals()  # the end of the interpreter would print a traceback
 
 
 def _end(error: OSError, command: str | None) -> int:
@@ -288,6 +294,7 @@ def main() -> None:
       tidings tail --from 0                all objects, then the changes
       tidings post insert video x32        say that the video x32 is new
     """
+    interrupt_at_signals()
     unblock("stderr", waits=True)
     # boto3 only reads AWS_DEFAULT_REGION; the AWS CLI, the CDK and AWS's other libraries also read
     # AWS_REGION.
@@ -370,4 +377,5 @@ def completion(shell: str) -> None:
 
 
 if __name__ == "__main__":
+    end_at_signals()
     main()
