@@ -29,7 +29,14 @@ from tidings.core import limits
 from tidings.core.model import timestamps
 from tidings.core.model.operations import as_event, line_from, parse_number, spell_numbers
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
-from tidings.core.sync.dumps import YEAR_ONE_MS, StoredObject, event_for, moment_of, timestamp_of
+from tidings.core.sync.dumps import (
+    YEAR_ONE_MS,
+    StoredObject,
+    dump_line,
+    event_for,
+    moment_of,
+    timestamp_of,
+)
 
 if TYPE_CHECKING:
     from tidings.core.state.rows import Row
@@ -83,6 +90,8 @@ def difference(line: str | None, row: Row | None, compare: Compare) -> Differenc
     """
     at = NOWHERE if row is None else Position(row.page, row.slot)
     stored = None if row is None or row.deleted else StoredObject(_ms(row.line), deleted=False)
+    if line is not None and row is not None and stored is not None:
+        line = _with_tags(line, row.line)
     event = event_for(_source_ms(line, row, compare), stored)
     if event is None:
         return None
@@ -99,6 +108,13 @@ def _source_ms(line: str | None, row: Row | None, compare: Compare) -> int | Non
     if compare is Compare.PRESENCE or row is None or _content(line) == _content(row.line):
         return YEAR_ONE_MS
     return _ms(row.line) + 1  # different content counts as newer, whatever its time is
+
+
+def _with_tags(line: str, stored: str) -> str:
+    """Return *line* with the tags of the line *stored*, because no column of a table has tags."""
+    if '"tags"' not in stored or not (tags := json.loads(stored).get("tags")):
+        return line
+    return dump_line({"tags": tags} | json.loads(line, parse_float=parse_number))
 
 
 def _ms(line: str) -> int:

@@ -68,6 +68,17 @@ def test_what_both_of_them_have(compare: Compare, line: str, row: Row, differs: 
     assert difference(line, row, compare) == wanted
 
 
+@pytest.mark.parametrize("compare", list(Compare))
+def test_tags_are_kept(compare: Compare) -> None:
+    """No column has them: they are no difference and are not lost, like the tag of a reader."""
+    assert difference(source(EARLY, data=1), stored(data=1, tags=["t"]), compare) is None
+    found = difference(source(data=1), stored(data=2, tags=["t"]), compare)
+    tagged = Difference("update", source(data=1, tags=["t"]), Position(7, 3))
+    assert found == (None if compare is Compare.PRESENCE else tagged)
+    gone = difference(source(data=1), stored("delete", data=2, tags=["t"]), compare)
+    assert gone == Difference("insert", source(data=1), Position(7, 3))
+
+
 def test_a_correction_has_a_time() -> None:
     """It has the row's time, else the current one; a delete keeps the time of the object."""
     now_ms = timestamps.to_ms(LATE)
