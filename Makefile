@@ -165,8 +165,9 @@ fuzz: $(STAMP)  ## requests and bytes nobody thought of: 20 minutes; crash-* is 
 oracle: $(STAMP)  ## every promise of PROTOCOL against a server with faults (SECONDS=3600)
 	$(BIN)/python -m tests.oracle --seconds $(or $(SECONDS),120)
 
-kills: $(STAMP)  ## kill -9 of pipelines that read databases, of queries of Spark, and at every step of a batch into tables: half an hour
-	KILLS=all $(BIN)/pytest tests/unit/pipelines/test_kills.py tests/unit/lake/test_killed.py \
+kills: $(STAMP)  ## 20 kill -9 of a pipeline with each source and store; Spark: kills of queries, and at every step of a batch into tables
+	KILLS=all $(BIN)/pytest -k kill tests/unit/pipelines
+	KILLS=all $(BIN)/pytest tests/unit/lake/test_killed.py \
 		tests/unit/spark/test_killed.py tests/unit/spark/test_batches.py
 
 bench: $(STAMP)  ## measure; writes bench/RESULTS.md (ONLY="serve units": prints some)

@@ -23,12 +23,19 @@ from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
 from tests.unit.pipelines.followed import Followed, known
 from tests.unit.pipelines.real_stores import make_topic
-from tests.unit.pipelines.test_running import TIDINGS, objects_of, projected, repeated, started
+from tests.unit.pipelines.test_running import (
+    KILLS,
+    TIDINGS,
+    objects_of,
+    projected,
+    repeated,
+    started,
+)
 from tidings.pipelines import KafkaTopics, RabbitMQQueue, kafka, rabbitmq
 from tidings.pipelines.ingest_source import BATCH, Batch, Reader
 from tidings.pipelines.messages import READER, Busy, WrongPipeline
 
-KILLS = 2
+FEW_KILLS = 2
 FILE = """
 from tidings.pipelines import Call, {names}, Pipeline, Source
 
@@ -374,12 +381,22 @@ def _kafka(servers: str, name: str) -> Broker:
     return Broker("kafka", text, lambda sent: send(servers, name, *sent))
 
 
+def _files(path: Path) -> Broker:
+    def send(objects: list[dict[str, Any]]) -> None:
+        with path.open("a") as file:
+            file.writelines(f"{json.dumps(each)}\n" for each in objects)
+
+    return Broker("files", f"Files({str(path)!r}, type='video', follow=True)", send)
+
+
 @pytest.fixture
-def brokers(pipe: Pipe, kafka_servers: str, rabbitmq_url: str) -> list[Broker]:
-    """Return one broker of each kind."""
-    return [_kafka(kafka_servers, pipe.feed), _rabbitmq(rabbitmq_url, pipe.feed)]
+def brokers(pipe: Pipe, kafka_servers: str, rabbitmq_url: str, tmp_path: Path) -> list[Broker]:
+    """Return one broker of each kind, and a file that grows."""
+    made = [_kafka(kafka_servers, pipe.feed), _rabbitmq(rabbitmq_url, pipe.feed)]
+    return [*made, _files(tmp_path / "in.json")]
 
 
+@pytest.mark.timeout(60 * (KILLS + 10))
 def test_killed_at_any_time_no_source_loses_a_change(
     pipe: Pipe, brokers: list[Broker], tmp_path: Path
 ) -> None:
@@ -391,11 +408,11 @@ def test_killed_at_any_time_no_source_loses_a_change(
     command = [*TIDINGS, "pipeline", "run", str(file), "--json", "--worker", "w"]
     owner = Owner(brokers)
     with repeated(owner.change_some, every_s=0.05):
-        for _ in range(KILLS):
+        for _ in range(KILLS or FEW_KILLS):
             before = sources_of(pipe)
             with started(command, subprocess.DEVNULL):
                 until(partial(grown, pipe, before, brokers), within_s=90)
-                threading.Event().wait(0.3)
+                threading.Event().wait(owner.chance.random() / 2)
     with started(command, subprocess.DEVNULL) as process:
         owner.change_some()  # this process alone can have read it
         until(lambda: holds(pipe, owner.latest), within_s=90)
@@ -430,14 +447,14 @@ class Owner:
 
     def __init__(self, brokers: list[Broker]) -> None:
         self.latest: dict[str, int] = {}
-        self._brokers, self._chance, self._number = brokers, random.Random(7), 0
+        self._brokers, self.chance, self._number = brokers, random.Random(7), 0
 
     def change_some(self) -> None:
         for broker in self._brokers:
             sent: list[dict[str, Any]] = []
             for _ in range(20):
                 self._number += 1
-                name = f"{broker.name}{self._chance.randrange(100)}"
+                name = f"{broker.name}{self.chance.randrange(100)}"
                 sent.append({"id": name, "n": self._number})
             self.latest |= {each["id"]: each["n"] for each in sent}
             broker.send(sent)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -22,14 +21,20 @@ from tests.compat.transporter.pipe import Pipe
 from tests.unit.pipelines import test_mysql_tables, test_postgres_source
 from tests.unit.pipelines.conftest import needing
 from tests.unit.pipelines.followed import Followed
-from tests.unit.pipelines.test_running import TIDINGS, objects_of, projected, repeated, started
+from tests.unit.pipelines.test_running import (
+    KILLS,
+    TIDINGS,
+    objects_of,
+    projected,
+    repeated,
+    started,
+)
 from tidings.client.feed_api import Objects
 from tidings.pipelines import MongoCollection
 from tidings.pipelines.ingest_source import COMPLETE, COPY
 from tidings.pipelines.messages import READER
 
-# Each takes some seconds: `make kills` takes ten of each source.
-KILLS = 10 if os.environ.get("KILLS") == "all" else 3
+FEW_KILLS = 3
 KILLS_IN_PROCESS = 10
 ROWS_IN_PROCESS = 1_500  # three pages of a copy
 ROWS = 8_000  # some seconds of a copy
@@ -191,7 +196,7 @@ def test_T25_a_reader_is_killed_between_any_two_batches(subject: Subject, seed: 
     followed.close()
 
 
-@pytest.mark.timeout(120 * (KILLS + 2))
+@pytest.mark.timeout(60 * (KILLS + 10))
 def test_T25_a_process_is_killed_at_any_moment(
     pipe: Pipe, subject: Subject, tmp_path: Path
 ) -> None:
@@ -200,7 +205,7 @@ def test_T25_a_process_is_killed_at_any_moment(
     where = {"url": pipe.url, "feed": pipe.feed, "lines": tmp_path / "lines"}
     file.write_text(FILE.format(**where, text=subject.text))
     command = [*TIDINGS, "pipeline", "run", str(file), "--json", "--worker", "w"]
-    for kill in range(KILLS):
+    for kill in range(KILLS or FEW_KILLS):
         mode = COMPLETE if kill % 2 else COPY
         if mode == COPY:
             subject.make(ROWS)

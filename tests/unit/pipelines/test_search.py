@@ -18,7 +18,13 @@ from tests.unit.pipelines import search_server
 from tests.unit.pipelines.conftest import started
 from tests.unit.pipelines.messages import RESET, video
 from tests.unit.pipelines.real_stores import RealStore
-from tests.unit.pipelines.test_running import Running, killed_at_any_time, objects_of, post
+from tests.unit.pipelines.test_running import (
+    KILLS,
+    Running,
+    killed_at_any_time,
+    objects_of,
+    post,
+)
 from tidings.client.errors import Unwritten
 from tidings.pipelines import Message, Pipeline, Search, Source, search
 from tidings.pipelines.bodies import version_of
@@ -244,6 +250,7 @@ def test_an_index_follows_the_feed(url: str, pipe: Pipe) -> None:
     assert running.well is True
 
 
+@pytest.mark.timeout(60 * (KILLS + 10))
 def test_killed_at_any_time_an_index_ends_equal_to_the_state(
     opensearch: str, elasticsearch: str, pipe: Pipe, tmp_path: Path
 ) -> None:
