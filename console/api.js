@@ -1,6 +1,7 @@
 // Requests to the host of this page, with the password or key of the person at it.
 
 import { withFallback } from "./client/fallback.js";
+import { parse } from "./client/numbers.js";
 import { overSocket } from "./client/socket.js";
 import { overStream } from "./client/stream.js";
 
@@ -66,7 +67,7 @@ export async function send(method, path, { body, headers = {}, signal } = {}) {
 // Return the JSON answer to a request; throw `Refused` if its status is not 2xx.
 export async function request(method, path, options) {
   const answer = await send(method, path, options);
-  const said = await answer.json().catch(() => ({}));
+  const said = await answer.text().then(parse).catch(() => ({}));
   if (answer.ok) return said;
   throw errorOf(answer, said);
 }

@@ -1,5 +1,6 @@
 // One event in full, in a dialog: its fields, its data, and the forms in which streams send it.
 
+import { stringify } from "./client/numbers.js";
 import { copyButton, h, moment, visible } from "./page.js";
 
 const ROW_DIGITS = "89abcdef"; // the slot of a row of a copy begins with one of these
@@ -45,7 +46,7 @@ export function inspect(event, context) {
       leading("Close", () => {}, "main")));
 
   function show(form) {
-    text.textContent = visible(JSON.stringify(forms[form], null, 2));
+    text.textContent = visible(stringify(forms[form], 2));
     for (const tab of tabs) tab.setAttribute("aria-pressed", String(tab.textContent === form));
   }
 

@@ -2,6 +2,7 @@
 // those of a type.
 
 import { request, secret, transport } from "./api.js";
+import { stringify } from "./client/numbers.js";
 import { Reader } from "./client/reader.js";
 import { inspect, isRow } from "./inspector.js";
 import { button, card, copyButton, fill, h, moment, number, plain, say, table, visible } from "./page.js";
@@ -93,7 +94,7 @@ function showObject(root, context, type, id) {
     const { objects } = await request("GET", `${context.below("objects")}?${query}`);
     none.hidden = objects.length > 0;
     state.hidden = copies.hidden = objects.length === 0;
-    const text = objects.length ? visible(JSON.stringify(objects[0], null, 2)) : "";
+    const text = objects.length ? visible(stringify(objects[0], 2)) : "";
     if (state.textContent !== text) state.textContent = text;
   });
 

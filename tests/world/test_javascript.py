@@ -353,10 +353,9 @@ def test_the_examples_of_the_readme_run(server: Server, project: Path) -> None:
     """Each block, with the address of this server; a loop runs until its first line."""
     blocks = re.findall(r"```js\n(.*?)```", (SOURCE / "README.md").read_text(), re.DOTALL)
     assert len(blocks) == 3
-    setup = "globalThis.localStorage = { getItem: () => null, setItem: () => {} };\n"
     printed = []
     for block in blocks:
-        program = setup + block.replace("http://127.0.0.1:8042", server.url)
+        program = block.replace("http://127.0.0.1:8042", server.url)
         command = [*NODE, "--input-type=module", "-e", program]
         with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
@@ -365,3 +364,95 @@ def test_the_examples_of_the_readme_run(server: Server, project: Path) -> None:
     assert printed[0] == "forget everything\n"
     assert printed[1].startswith("live ")
     assert re.fullmatch(r"[0-9a-f]{24}\n", printed[2])
+
+
+def test_integers_are_not_rounded(server: Server, feed: Feed, project: Path) -> None:
+    """Those beyond 2^53 are BigInt, in each direction and with each transport."""
+    numbers = [2**53 - 1, 2**53 + 1, -(10**30), 5, 12345678901234567890123]
+    text = f'\\"{2**60}, ' + "\\\\"
+    literals = ", ".join(f"{number}n" for number in numbers)
+    program = f"""
+        import {{ Copy, Feed, post }} from "@tidings/client";
+        const options = {{ feed: "{feed.name}", cursor: "0" }};
+        const data = {{ numbers: [{literals}], text: `{text}` }};
+        await post("{server.url}", {{ event: "insert", type: "video", id: "x", data }}, options);
+        for (const transport of ["ws", "sse"]) {{
+          for await (const each of new Feed("{server.url}", {{ ...options, transport }}))
+            if (each.event === "insert") {{ show(each.data); break; }}
+        }}
+        const copy = new Copy("{server.url}", {{ feed: "{feed.name}" }});
+        for await (const each of copy) {{ show(copy.get("video", "x")); break; }}
+        function show({{ data }}) {{
+          console.log(data.numbers.map((each) => typeof each + each).join(), data.text);
+        }}"""
+    kinds = [f"{'bigint' if abs(each) >= 2**53 else 'number'}{each}" for each in numbers]
+
+    assert _run(project, program).splitlines() == [f'{",".join(kinds)} "{2**60}, \\'] * 3
+
+
+def test_cookies_are_sent_only_if_an_option_says_so(project: Path) -> None:
+    """By each kind of request: a wrong value is refused at once."""
+    program = """
+        import * as all from "@tidings/client";
+        let modes = new Set();
+        globalThis.fetch = async (url, { credentials }) => {
+          modes.add(credentials);
+          return new Response('{"error":{"code":"no","message":"no"}}', { status: 403 });
+        };
+        const ends = async (loop) => { for await (const each of loop) if (each.refused) break; };
+        globalThis.WebSocket = class { constructor() { setTimeout(() => {
+          this.onopen(); this.onmessage({ data: '{"bootstrapRoute":"/feeds/a/objects"}' });
+        }); } send() {} close() {} };
+        const url = "http://a", listening = { resources: { vm: [] }, retries: 0 };
+        for (const options of [{}, { credentials: "same-origin" }, { credentials: "include" }]) {
+          modes = new Set();
+          const sse = new all.Feed(url, { transport: "sse", ...options });
+          for (const each of [sse, new all.Copy(url, options)]) await ends(each).catch(() => {});
+          await all.post(url, [], options).catch(() => {});
+          await ends(new all.Listener(url, { ...listening, ...options })).catch(() => {});
+          console.log(...modes);
+        }
+        const wrong = { ...listening, credentials: "all" };
+        for (const make of [() => new all.Feed(url, wrong), () => new all.Copy(url, wrong),
+          () => new all.Listener(url, wrong)]) try { make(); } catch (e) { console.log(e.name); }
+        await all.post(url, [], wrong).catch((e) => console.log(e.name));"""
+    assert _run(project, program).split() == [
+        *("omit", "same-origin", "include"),
+        *["TypeError"] * 4,
+    ]
+
+
+def test_an_answer_that_is_not_from_a_feed_is_asked_for_again(project: Path) -> None:
+    """A proxy may answer 200 with a page; a copy waits, and does not end or loop."""
+    program = """
+        import { Copy } from "@tidings/client";
+        for (const text of ["<html>", "", "{}", "[]", "null", "1"]) {
+          globalThis.fetch = async () => new Response(text);
+          const copy = new Copy("http://a", { onState: (state, ms, reason) => {
+            console.log(state, reason);
+            copy.close();
+          } });
+          for await (const each of copy) console.log(each);
+        }
+        process.exit();"""
+    reason = "waiting the answer is not from a feed; check the address\n"
+    assert _run(project, program) == reason * 6
+
+
+def test_a_runtime_that_lacks_something(project: Path) -> None:
+    """The error names it; CommonJS can load the package."""
+    program = """
+        import { createRequire } from "node:module";
+        delete globalThis.WebSocket;
+        const all = createRequire(process.cwd() + "/x.js")("@tidings/client");
+        const listening = { resources: { vm: [] } };
+        for (const make of [() => new all.Listener("http://a", listening),
+          () => new all.Feed("http://a", { transport: "ws" }),
+          () => new all.LocalStorageStore("cursor")])
+          try { make(); } catch (error) { console.log(error.name, error.message); }
+        new all.Listener("http://a", { ...listening, WebSocket: class {} });"""
+    assert _run(project, program).splitlines() == [
+        "TypeError this runtime has no WebSocket; give one as the option WebSocket",
+        'TypeError this runtime has no WebSocket; use the transport "sse"',
+        "TypeError this runtime has no localStorage; use another store",
+    ]

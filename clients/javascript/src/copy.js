@@ -8,7 +8,7 @@ import { EVERYTHING, hex, idOf, isAfter, PAGE_END, placeOf } from "./cursors.js"
 import { errorOfAnswer, Lost, Refused } from "./errors.js";
 import { Feed } from "./feed.js";
 import { delayMs } from "./reader.js";
-import { send, sleep, textOf } from "./requests.js";
+import { notOfFeed, parsed, send, sleep, textOf } from "./requests.js";
 
 const BUCKETS = 64;
 const CHECK_MS = 18000; // with the time for answers, still below the heartbeat interval of 20 s
@@ -160,7 +160,8 @@ export class Copy {
   async #compare(late) {
     const cursor = placeOf(this.#feed.cursor);
     if (!cursor) return; // during a copy: its rows have no places
-    const { page, sums } = JSON.parse(await this.#ask("sums"));
+    const { page, sums } = parsed(await this.#ask("sums"));
+    if (!Number.isInteger(page) || sums?.length !== BUCKETS) notOfFeed();
     let differing = await this.#differing(page, sums);
     if (differing.length && this.#last.page <= page) {
       await this.#catchUp(cursor, page, late); // the operations may be on their way
@@ -198,9 +199,9 @@ export class Copy {
       const lines = text.trimEnd().split("\n");
       if (lines.length === 1) return;
       for (let next = 1; next < lines.length; ) {
-        const head = JSON.parse(lines[next++]);
+        const head = parsed(lines[next++]);
         for (let line = 0; line < head.lines; line++) {
-          const { event, ...data } = JSON.parse(lines[next++]);
+          const { event, ...data } = parsed(lines[next++]);
           const slot = head.slots?.[line] ?? line; // `slots` is present if entries were left out
           const found = { id: idOf(Math.floor(head.at / 1000), head.page, slot), event, data };
           // Entries of other kinds, such as changes (12), are no operations on an object.
@@ -227,11 +228,12 @@ export class Copy {
     for (let after = ""; after !== null; ) {
       const text = await this.#ask("rows", { bucket, after: after || undefined });
       const lines = text.trimEnd().split("\n");
-      const head = JSON.parse(lines[0]);
+      const head = parsed(lines[0]);
+      if (!Number.isInteger(head?.state) || head.after === undefined) notOfFeed();
       found.state ??= head.state;
       for (let at = 1; at < lines.length; at += 2) {
-        const [key, page, slot, atMs, expiresMs] = JSON.parse(lines[at]);
-        const { event: _, ...data } = JSON.parse(lines[at + 1]);
+        const [key, page, slot, atMs, expiresMs] = parsed(lines[at]);
+        const { event: _, ...data } = parsed(lines[at + 1]);
         const place = { page, slot, isDeleted: expiresMs !== 0 };
         found.rows.set(key, { place, data, seconds: Math.floor(atMs / 1000) });
       }
@@ -266,7 +268,7 @@ export class Copy {
     const { feed = "main", types, signal } = this.#options;
     const all = { ...query, types: types?.length ? listText(types) : undefined };
     const headers = await credentials(this.#options);
-    const answer = await send(feedUrl(this.#url, feed, path, all), { headers, signal });
+    const answer = await send(feedUrl(this.#url, feed, path, all), { headers, signal }, this.#options);
     if (!answer.ok) throw await errorOfAnswer(answer);
     return textOf(answer, signal);
   }

@@ -8,6 +8,7 @@ import { feedUrl, socketUrl } from "./addresses.js";
 import { AFTER_RESET, EVERYTHING, NOW } from "./cursors.js";
 import { withFallback } from "./fallback.js";
 import { Reader } from "./reader.js";
+import { credentialsMode } from "./requests.js";
 import { overSocket } from "./socket.js";
 import { overStream } from "./stream.js";
 
@@ -30,6 +31,7 @@ export class Feed {
     if (transport === "ws" && !hasSocket) {
       throw new TypeError('this runtime has no WebSocket; use the transport "sse"');
     }
+    credentialsMode(options);
     this.#options = options;
     this.#open = transportOf(url, transport, options);
     this.cursor = options.cursor ?? NOW; // everything up to it is handled

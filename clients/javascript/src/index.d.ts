@@ -13,7 +13,7 @@ export interface Operation<Data = unknown> {
   data?: Data;
 }
 
-/** The content of an operation as the feed sends it. */
+/** The content of an operation as the feed sends it. Integers beyond 2^53 are of the type `bigint`. */
 export interface Content<Data = unknown> {
   type: string;
   id: string;
@@ -71,11 +71,16 @@ export class LocalStorageStore implements CursorStore {
   save(cursor: string): void;
 }
 
+/** Whether requests send the cookies of the page, as in `fetch`. WebSockets always send them. */
+export type Credentials = "omit" | "same-origin" | "include";
+
 interface ConnectionOptions {
   /** `main` by default. */
   feed?: string;
   /** A password, key or token that may read; a function is called for each connection. */
   password?: Password;
+  /** `omit` by default. A proxy with a sign-in cookie needs `same-origin` or `include`. */
+  credentials?: Credentials;
   types?: string[];
   /**
    * By default a WebSocket if the runtime has one, and `sse` where it does not pass, as behind some
@@ -155,6 +160,8 @@ export interface PostOptions {
   feed?: string;
   /** A password, key or token that may post. */
   password?: Password;
+  /** `omit` by default. */
+  credentials?: Credentials;
   /** Requests with the same key are appended once; random by default. */
   idempotencyKey?: string;
   /** 8 by default. */
@@ -230,6 +237,8 @@ export interface ListenerOptions {
   resources: Record<string, string[]>;
   feed?: string;
   password?: string;
+  /** `omit` by default; for the requests of objects. */
+  credentials?: Credentials;
   buffer?: Buffer;
   minTimeout?: number;
   maxTimeout?: number;

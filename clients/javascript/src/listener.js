@@ -11,7 +11,8 @@
  */
 
 import { credentials, feedUrl } from "./addresses.js";
-import { send, textOf } from "./requests.js";
+import { parse } from "./numbers.js";
+import { credentialsMode, send, textOf } from "./requests.js";
 
 const ITEMS_MAX = 10000; // some megabytes: an item has a few hundred bytes
 const HEARTBEAT = 27817; // far below the ten minutes after which an idle connection is cut
@@ -68,10 +69,14 @@ export class Listener {
       maxTimeout: 32000,
       retries: Infinity,
       heartbeat: HEARTBEAT,
-      fetchObjects: (bootstrap) => feedObjects(url, bootstrap, options.password),
-      WebSocket: globalThis.WebSocket,
+      fetchObjects: (bootstrap) => feedObjects(url, bootstrap, options),
       ...options,
+      WebSocket: options.WebSocket ?? globalThis.WebSocket,
     };
+    if (!this.#options.WebSocket) {
+      throw new TypeError("this runtime has no WebSocket; give one as the option WebSocket");
+    }
+    credentialsMode(options);
     const address = new URL(options.wsUrl ?? url.replace(/^http/, "ws").replace(/\/*$/, "/ws"));
     address.searchParams.set("changefeed", this.#options.feed);
     address.searchParams.set("version", names.length === 1 ? "1" : "2");
@@ -130,7 +135,7 @@ export class Listener {
     const { feed, password } = this.#options;
     try {
       const headers = await credentials({ password });
-      const { ok, status } = await send(feedUrl(this.#url, feed, "access"), { headers });
+      const { ok, status } = await send(feedUrl(this.#url, feed, "access"), { headers }, this.#options);
       if (FINAL_STATUS.includes(status)) return new Error(`the server answered ${status}`);
       return ok ? new Lost("WebSockets do not pass, or the server has just started") : error;
     } catch {
@@ -285,7 +290,7 @@ class Registration {
 
 function parsed(text) {
   try {
-    return JSON.parse(text);
+    return parse(text);
   } catch {
     return undefined;
   }
@@ -298,14 +303,15 @@ function parsedItem(text) {
 }
 
 /* Yield the objects of the feed's own route; read nothing from a route of another service. */
-async function* feedObjects(base, { route }, password) {
+async function* feedObjects(base, { route }, options) {
   const address = new URL(base.replace(/\/*$/, "") + route);
   if (!/\/feeds\/[^/]+\/objects$/.test(address.pathname)) return;
-  const headers = await credentials({ password });
+  const headers = await credentials(options);
   for (;;) {
-    const answer = await send(address, { headers }).catch(lose);
+    const answer = await send(address, { headers }, options).catch(lose);
     if (!answer.ok) throw new Lost(`the server answered ${answer.status}`);
-    const page = JSON.parse(await textOf(answer).catch(lose));
+    const page = parsed(await textOf(answer).catch(lose));
+    if (!Array.isArray(page?.objects)) throw new Lost("the answer is not from a feed; check the address");
     yield* page.objects;
     if (page.next === null) return;
     address.searchParams.set("after", page.next);

@@ -2,8 +2,9 @@
 
 import { credentials, feedUrl } from "./addresses.js";
 import { errorOfAnswer, Lost } from "./errors.js";
+import { stringify } from "./numbers.js";
 import { delayMs } from "./reader.js";
-import { send, sleep } from "./requests.js";
+import { credentialsMode, send, sleep } from "./requests.js";
 
 const ATTEMPTS_MAX = 8; // in two minutes, which is longer than a deployment
 
@@ -14,7 +15,8 @@ const ATTEMPTS_MAX = 8; // in two minutes, which is longer than a deployment
 export async function post(url, operations, options = {}) {
   const { feed = "main", signal, idempotencyKey = randomKey(), attemptsMax = ATTEMPTS_MAX } = options;
   const address = feedUrl(url, feed, "ops");
-  const body = JSON.stringify(operations);
+  credentialsMode(options); // throws now if it is wrong
+  const body = stringify(operations);
   for (let attempt = 0; ; attempt++) {
     try {
       const headers = {
@@ -23,7 +25,7 @@ export async function post(url, operations, options = {}) {
         prefer: "return=representation",
         ...(await credentials(options)),
       };
-      return await idsOf(await send(address, { method: "POST", headers, body, signal }));
+      return await idsOf(await send(address, { method: "POST", headers, body, signal }, options));
     } catch (error) {
       if (!(error instanceof Lost) || attempt + 1 >= attemptsMax) throw error;
       await sleep(Math.max(delayMs(attempt), error.afterMs), signal);

@@ -1,13 +1,23 @@
 /* Requests and waiting. */
 
 import { Lost } from "./errors.js";
+import { parse } from "./numbers.js";
+
+const CREDENTIALS = ["omit", "same-origin", "include"];
+
+/* Return the option `credentials` of `fetch`; it throws if the value is wrong. */
+export function credentialsMode({ credentials = "omit" }) {
+  if (CREDENTIALS.includes(credentials)) return credentials;
+  throw new TypeError(`credentials must be one of ${CREDENTIALS.join(", ")}`);
+}
 
 /*
  * Like `fetch`, but a failure of the network rejects with `Lost`. Without the credentials that a browser
- * remembers, it does not ask its user for a password after a 401.
+ * remembers, it does not ask its user for a password after a 401, and sends no cookies to other sites.
  */
-export async function send(address, init) {
-  return fetch(address, { cache: "no-store", credentials: "omit", ...init }).catch((error) =>
+export async function send(address, init, options = {}) {
+  const credentials = credentialsMode(options);
+  return fetch(address, { cache: "no-store", credentials, ...init }).catch((error) =>
     lose(error, init?.signal),
   );
 }
@@ -15,6 +25,19 @@ export async function send(address, init) {
 /* Return the body of *answer*; reject with `Lost` if the connection breaks. */
 export async function textOf(answer, signal) {
   return answer.text().catch((error) => lose(error, signal));
+}
+
+/* Return the JSON value of *text*; a page of a proxy instead of it is not an answer of a feed. */
+export function parsed(text) {
+  try {
+    return parse(text);
+  } catch {
+    return notOfFeed();
+  }
+}
+
+export function notOfFeed() {
+  throw new Lost("the answer is not from a feed; check the address");
 }
 
 function lose(error, signal) {

@@ -3,6 +3,7 @@
 import { listsOf, passwordOf, switchesOf } from "./addresses.js";
 import { isEventId, MonotonicCursor, NOW } from "./cursors.js";
 import { errorOfMessage, Lost } from "./errors.js";
+import { parse } from "./numbers.js";
 
 const KEEP_ALIVE_MS = 540000; // a gateway closes a connection after ten silent minutes (8.7)
 const SILENT_MS = 3600000; // then a ping checks whether the server still serves the connection
@@ -108,7 +109,7 @@ class SocketConnection {
     this.#hasReceived = true;
     let message;
     try {
-      message = JSON.parse(text);
+      message = parse(text);
     } catch {
       return this.#lose("not JSON");
     }

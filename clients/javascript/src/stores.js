@@ -25,6 +25,7 @@ export class LocalStorageStore {
   #storage;
 
   constructor(key, storage = globalThis.localStorage) {
+    if (!storage) throw new TypeError("this runtime has no localStorage; use another store");
     this.#key = key;
     this.#storage = storage;
   }

@@ -3,6 +3,7 @@
 import { credentials, feedUrl, listsOf, listText, switchesOf } from "./addresses.js";
 import { NOW, placeOf } from "./cursors.js";
 import { errorOfAnswer, Lost, Refused } from "./errors.js";
+import { parse } from "./numbers.js";
 import { reasonOf, send } from "./requests.js";
 
 const SILENCE_MS = 60000; // a server sends something at least every 25 s (7.3)
@@ -40,7 +41,7 @@ class StreamConnection {
     const answer = await send(feedUrl(url, wanted.feed || "main", "ops", query), {
       headers: { accept: EVENT_STREAM, "last-event-id": cursor, ...(await credentials(wanted)) },
       signal: this.#abort.signal,
-    });
+    }, wanted);
     if (!answer.ok) throw await errorOfAnswer(answer);
     const kind = answer.headers.get("content-type") ?? "";
     if (!kind.startsWith(EVENT_STREAM)) throw new Refused(`the answer is ${kind}, not an event stream`);
@@ -126,7 +127,7 @@ export class Parser {
 
 function parsed(text) {
   try {
-    return JSON.parse(text);
+    return parse(text);
   } catch {
     throw new Lost("the data of an event is not JSON");
   }
