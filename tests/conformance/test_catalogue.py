@@ -20,7 +20,6 @@ UNSEEN = {
     "5.7": "needs a feed that was put back to an earlier moment; tests/unit/admin has some",
     "5.8": "needs a page that is gone from the table; tests/unit/core and the simulation have some",
     "6.4": "binds consumers",
-    "7.4": "the time limit is a minute away at least; tests/functions lowers it",
     "6.7": "the feed of the cases keeps removed parents; tests/unit/core has one that does not",
     "6.8": "the feed's owner sets it; tests/compat/oplog does",
     "9.3": "needs a broken store; tests/functions has one",

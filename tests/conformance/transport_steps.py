@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import time
+from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,6 +28,12 @@ def step_well_formed(scene: Scene, name: str) -> None:
     whole = listener.raw[: listener.raw.rfind(b"\n\n") + 2]
     assert whole and b"\r" not in whole
     assert re.fullmatch(_BLOCKS, whole), whole[:500]
+
+
+def step_begins(scene: Scene, argument: dict[str, Any]) -> None:
+    """The bytes of a stream so far begin like a text; `*` is any text."""
+    found = scene.sse(argument["of"]).raw.decode()
+    assert fnmatchcase(found, f"{argument['like']}*"), found
 
 
 def step_stream_headers(scene: Scene, argument: dict[str, Any]) -> None:

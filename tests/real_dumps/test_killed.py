@@ -39,7 +39,7 @@ def test_killed_at_every_step_it_ends_the_same(
     twin: Twin, feed: str, steps: Steps, tmp_path: Path
 ) -> None:
     """Nothing happens before the plan exists; then each run continues after the applied part."""
-    Feed(twin.port, feed, ends=True).post(*old("gone"))
+    Feed(twin.port, feed).post(*old("gone"))
     dump = written(tmp_path / "dump", [line("n", 5)])
 
     def killed_at(step: str) -> list[str]:

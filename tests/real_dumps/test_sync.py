@@ -36,7 +36,7 @@ class Synced:
 
     @property
     def feed(self) -> Feed:
-        return Feed(self.twin.port, self.name, ends=True)
+        return Feed(self.twin.port, self.name)
 
     @property
     def where(self) -> list[str]:

@@ -44,15 +44,19 @@ class StreamConnection {
     }, wanted);
     if (!answer.ok) throw await errorOfAnswer(answer);
     const kind = answer.headers.get("content-type") ?? "";
-    if (!kind.startsWith(EVENT_STREAM)) throw new Refused(`the answer is ${kind}, not an event stream`);
+    if (!kind.startsWith(EVENT_STREAM)) {
+      throw new Refused(`the answer is ${kind || "without a type"}, not an event stream`);
+    }
     // A stream of the log does not say when it has caught up; one of a copy does.
     this.#hooks.state(placeOf(cursor) || cursor === NOW ? "live" : "catching-up");
     const start = answer.headers.get("last-event-id");
-    if (["", NOW].includes(cursor) && start) this.#hooks.events([], start);
-    await this.#receive(answer.body.getReader());
+    const isAtEnd = ["", NOW].includes(cursor);
+    if (isAtEnd && start) this.#hooks.events([], start);
+    await this.#receive(answer.body.getReader(), isAtEnd);
   }
 
-  async #receive(body) {
+  /* The `live` with which a stream from the end of the log begins is only a position (7.4). */
+  async #receive(body, isAtEnd) {
     const decoder = new TextDecoder();
     const parser = new Parser();
     for (;;) {
@@ -61,7 +65,9 @@ class StreamConnection {
       this.#expect();
       let events = [];
       for (const item of parser.feed(decoder.decode(value, { stream: true }))) {
-        if (item.event) events.push(item);
+        const isStart = isAtEnd && item.event === "live";
+        isAtEnd = false;
+        if (item.event && !isStart) events.push(item);
         else {
           this.#hooks.events(events, item.id);
           events = [];

@@ -17,7 +17,7 @@ import httpx
 
 from tidings.client.address import Subscription, as_text
 from tidings.client.errors import Ended, Lost
-from tidings.client.events import Event, Moved, from_text
+from tidings.client.events import LIVE, Event, Moved, from_text
 from tidings.client.feed_api import CONNECT_S, basic, connecting, translate_errors
 from tidings.client.retries import raise_for_status
 from tidings.core.model.cursors import NOW
@@ -95,6 +95,7 @@ class Connection:
     def __init__(self, url: str, cursor: str, wanted: Subscription) -> None:
         self._url, self._cursor, self._wanted = url, cursor, wanted
         self._parser = Parser()
+        self._begins_at_end = cursor in ("", NOW)
 
     def request(self) -> dict[str, Any]:
         """Return the arguments of httpx's `stream`."""
@@ -121,12 +122,20 @@ class Connection:
         """
         raise_for_status(answer)
         started = answer.headers.get("last-event-id")
-        if self._cursor in ("", NOW) and started:
+        if self._begins_at_end and started:
             yield Moved(started)
 
     def feed(self, chunk: bytes) -> Iterator[Event | Moved]:
-        """Yield the items that *chunk* completes; see `Parser`."""
-        return self._parser.feed(chunk)
+        """
+        Yield the items that *chunk* completes; see `Parser`.
+
+        The `live` with which a stream from the end of the log begins is only a position, so that
+        both transports yield the same events.
+        """
+        for item in self._parser.feed(chunk):
+            is_start = self._begins_at_end and isinstance(item, Event) and item.name == LIVE
+            self._begins_at_end = False
+            yield Moved(item.id) if is_start and isinstance(item, Event) else item
 
 
 def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Moved, None, None]:

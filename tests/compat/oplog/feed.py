@@ -18,7 +18,7 @@ _AS_IT_IS = "/%,&="  # as oplog's client, which put filters into the address as 
 
 def feed_of(host: Server, name: str) -> Feed:
     """Return the feed *name* of *host*."""
-    return Feed(host.port, name, ends=type(host) is not Server)
+    return Feed(host.port, name)
 
 
 def op(name: str = "x1", event: str = "insert", **fields: Any) -> dict[str, Any]:
@@ -38,11 +38,8 @@ def ask(
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """*ends*: its host ends streams, as a stage does."""
-
     port: int
     name: str
-    ends: bool = False
 
     @property
     def path(self) -> str:
@@ -74,7 +71,7 @@ class Feed:
         )
         path = f"{self.path}?{query}" if query else self.path
         connection = Connection(self.port, "GET", path, headers, buffer_bytes=buffer_bytes)
-        return Listener(connection, ends=self.ends)
+        return Listener(connection)
 
     @contextlib.contextmanager
     def listening(self, last_id: str | None = None, **filters: str) -> Iterator[Listener]:

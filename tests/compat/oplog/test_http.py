@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.compat.oplog.feed import Feed, ask, feed_of, op, said
+from tests.compat.oplog.feed import Feed, ask, op, said
 from tests.compat.oplog.wire import JSON, STREAM, Answer, Connection, Listener
 from tidings.core.model.timestamps import to_ms
 from tidings.core.version import VERSION
@@ -43,10 +43,8 @@ def kept(feed: Feed, body: bytes, **headers: str) -> Any:
 
 def test_O01_the_root_and_ops_are_the_same(host: Server) -> None:
     """For producers and consumers: both are the feed `main`."""
-    ends = feed_of(host, "main").ends
     listeners = [
-        Listener(Connection(host.port, "GET", path, [("accept", STREAM)]), ends=ends)
-        for path in ("/", "/ops")
+        Listener(Connection(host.port, "GET", path, [("accept", STREAM)])) for path in ("/", "/ops")
     ]
     for path in ("/", "/ops"):
         ask(host.port, "POST", path, {"content-type": JSON}, json.dumps(op(path)).encode())

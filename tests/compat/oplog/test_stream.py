@@ -77,7 +77,7 @@ def test_O28_the_id_is_echoed(shared: Feed, sent: str) -> None:
 
 
 def test_O29_without_an_id_the_stream_starts_now(feed: Feed) -> None:
-    """Only later operations; no reset, no live. An empty id counts as missing."""
+    """Only later operations, after `live` (P7.4); no reset. An empty id counts as missing."""
     feed.post(op("before"))
     with feed.listening() as one, feed.listening("") as other:
         feed.post(op("after"))

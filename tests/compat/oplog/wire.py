@@ -21,8 +21,8 @@ _BLOCK = re.compile(
     rb"id: ([0-9a-f]{24}|[0-9]{1,13})\nevent: ([a-z]+)\ndata: ([^\r\n]+)\n\n",
     re.ASCII,
 )
-# A stage ends streams, so one without a cursor begins with one; with a cursor, the first event says
-# when to resume.
+# A stream without a cursor begins with one; with a cursor, the first event on a stage says when to
+# resume.
 _BEGINNING = re.compile(rb"retry: 500\n(?:id: [0-9a-f]{24}\nevent: live\ndata: {}\n\n)?")
 Held = TypeVar("Held")
 _REPLICATION = 0x800000  # the bit of a slot that marks a place in a copy
@@ -135,16 +135,12 @@ class Connection:
 
 
 class Listener:
-    """
-    A consumer that takes the stream by the letter: a byte out of place is a failure.
+    """A consumer that takes the stream by the letter: a byte out of place is a failure."""
 
-    *ends*: its host ends streams, and so adds to the beginning what oplog never sent.
-    """
-
-    def __init__(self, connection: Connection, *, ends: bool = False) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._ends = ends
         self._at = 0
+        self._has_begun = False
 
     @property
     def answer(self) -> Answer:
@@ -152,9 +148,11 @@ class Listener:
 
     @property
     def raw(self) -> bytes:
-        """Everything that was received, as oplog would have sent it."""
-        body = self._connection.body
-        return _BEGINNING.sub(b"", body, count=1) if self._ends else body
+        """Everything that was received, as oplog would have sent it: without the beginning."""
+        if not self._has_begun and b"\n\n" in self._connection.body:
+            self._connection.body = _BEGINNING.sub(b"", self._connection.body, count=1)
+            self._has_begun = True
+        return self._connection.body
 
     def close(self) -> None:
         self._connection.close()

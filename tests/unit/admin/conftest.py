@@ -61,7 +61,7 @@ def spare(twin: Twin) -> Iterator[str]:
 
 def _desert(twin: Twin) -> Deserted:
     """Kill what serves the streams of *twin* under listeners; return when it is back."""
-    feed = Feed(twin.port, DESERTED, ends=True)
+    feed = Feed(twin.port, DESERTED)
     listeners = [feed.open() for _ in range(LISTENERS)]
     until(lambda: feed.status()["clients"] == feed.status()["connections"] == LISTENERS)
 

@@ -57,7 +57,7 @@ class Archived:
 
     def told(self) -> list[str]:
         """Return `insert a`, ... as a stream from before the first page gets them, up to `z`."""
-        feed = Feed(self.twin.port, FEED, ends=True)
+        feed = Feed(self.twin.port, FEED)
         feed.post(op("z"))
         with feed.listening(START.encode()) as listener:
             found: list[str] = []
@@ -73,7 +73,7 @@ def archived(twin: Twin, data: Path) -> Archived:
     Post two pages, and wait until the deployed function, which the schedule wakes, has archived
     them.
     """
-    feed = Feed(twin.port, FEED, ends=True)
+    feed = Feed(twin.port, FEED)
     ids = feed.post(op("a"), op("b"))
     ids += feed.post(op("a", "update"), op("b", "delete"))
     archived = Archived(twin, data, ids)

@@ -145,7 +145,7 @@ def _post_all(twin: Twin, drills: dict[str, Drill], moment: int) -> None:
 
 def _post(twin: Twin, drill: Drill, moment: int) -> None:
     """Post three pages: a new object, a changed one, a deleted one."""
-    feed = Feed(twin.port, drill.name, ends=True)
+    feed = Feed(twin.port, drill.name)
     pages = [
         [op(f"new-{moment}"), op(f"gone-{moment}")],
         [op("same", "update", parents=[f"moment/{moment}"]), op(f"other-{moment}")],
@@ -160,7 +160,7 @@ def _post(twin: Twin, drill: Drill, moment: int) -> None:
 def _settle(twin: Twin, drill: Drill) -> None:
     """Return when all that was posted is in the state."""
     last = page_of((drill.anew or drill.told)[-1][0])
-    Feed(twin.port, drill.name, ends=True).handled(last)
+    Feed(twin.port, drill.name).handled(last)
 
 
 def _changes(twin: Twin, feed: str) -> list[int]:

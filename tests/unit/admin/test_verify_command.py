@@ -50,7 +50,7 @@ class Kept:
 
     @property
     def feed(self) -> Feed:
-        return Feed(self.twin.port, self.name, ends=True)
+        return Feed(self.twin.port, self.name)
 
     @cached_property
     def target(self) -> StateTarget:

@@ -59,7 +59,7 @@ class Cloud:
     folder: Path
 
     def post(self, **seconds: float) -> None:
-        feed = Feed(self.twin.port, self.feed, ends=True)
+        feed = Feed(self.twin.port, self.feed)
         feed.post(*(op(name, timestamp=at(second)) for name, second in seconds.items()))
 
     def run(self, dump: str, *options: str, state: str = "scan") -> Compared:
@@ -152,7 +152,7 @@ def test_a_failure_says_why(job: Cloud, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_an_export_gives_what_a_scan_gives(job: Cloud, spark: SparkSession) -> None:
     """Both give the same rows of this feed and the same plan, whatever else is in the table."""
-    Feed(job.twin.port, job.feed, ends=True).post(
+    Feed(job.twin.port, job.feed).post(
         op("ü/%€😀", timestamp=at(1), parents=["user/ä"], data={"a": '"\\\n\u2028'}),
         op("gone", "delete", timestamp=at(1)),
         *(op(f"x{number}", timestamp=at(number % 60)) for number in range(300)),

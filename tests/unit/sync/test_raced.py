@@ -59,7 +59,7 @@ def test_what_is_posted_between_plan_and_apply_stands(
     Objects that were to be inserted, updated or deleted keep the posted operation; the rest of the
     plan is applied.
     """
-    server = Feed(twin.port, feed, ends=True)
+    server = Feed(twin.port, feed)
     server.post(*old("a", "b", "gone", "left"))
     dump = written(tmp_path / "dump", [line(name, 5) for name in ("a", "b", "m", "n")])
     mine = [op(name, "update", timestamp=at(2), data="mine") for name in ("a", "n", "gone")]

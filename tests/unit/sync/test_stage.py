@@ -85,7 +85,7 @@ def test_O66_an_uploaded_dump_makes_a_stages_feed_agree(
     The sync runs from the upload to the log, past a batch with a lost answer. A dump that would
     delete too much waits, does nothing in the meantime, and is applied once that is approved.
     """
-    producer = Feed(twin.port, feed, ends=True)
+    producer = Feed(twin.port, feed)
     producer.post(op("b", timestamp=OLD), op("c", timestamp=NEW), op("d", timestamp=OLD))
     producer.post(*(op(name, timestamp=NEW) for name in KEPT))
     posted = len(log_operations(twin, feed))

@@ -117,8 +117,9 @@ _NO_FILTER: Mapping[str, str | None] = {}
 
 HEARTBEAT = ":\n"
 EMPTY_LINE = "\n"  # the heartbeat of an NDJSON stream; readers of NDJSON ignore empty lines
-# The first block of a stream has this field if its host ends streams or its client asked for
-# cursors. A browser then resumes after this time, instead of after three to five seconds.
+# The first block of a stream has this field if its host ends streams, if its client has no cursor,
+# or if its client asked for cursors. A browser then resumes after this time, instead of after three
+# to five seconds.
 RESUME = f"retry: {limits.STREAM_RESUME_MS}\n"
 
 
@@ -242,24 +243,23 @@ class Stream:
         if self.hold:
             self.hold.release()
 
-    def beginning(self, *, without_cursor: bool, ends: bool) -> str:
+    def beginning(self, *, without_cursor: bool) -> str:
         """
-        Return the block before the first event, which gives the client a cursor.
+        Return the text before the first event, which gives the client a cursor.
 
-        Return an empty text if the block is not needed.
+        Return an empty text if the client has a cursor and did not ask for blocks without events.
 
-        If the host *ends* streams, a client without a cursor would miss the operations that are
-        posted while the client reconnects. oplog's clients accept a cursor only with an event. They
-        therefore get a `live` event, which is true because they start at the end of the log.
+        A client without a cursor would miss the operations that are posted while it reconnects.
+        oplog's clients and some EventSource libraries store a cursor only with an event. So the
+        client gets a `live` event, which is true because the stream starts at the end of the log.
         """
-        if self.lines:
+        cursor, resume = self.progress.cursor, "" if self.lines else RESUME
+        if without_cursor:
+            live = Chosen([Event(cursor, LIVE, "")])
+            return resume + "".join(part.sse() for part in self._linked_parts([live]))
+        if self.lines or not (self.cursors and _is_cursor(self.progress)):
             return ""
-        if self.cursors:
-            return f"{RESUME}id: {self.progress.cursor}\n\n" if _is_cursor(self.progress) else ""
-        if not (ends and without_cursor):
-            return ""
-        live = Chosen([Event(self.progress.cursor, LIVE, "")])
-        return RESUME + "".join(part.sse() for part in self._linked_parts([live]))
+        return f"{resume}id: {cursor}\n\n"
 
     def take(self, tail: Tail) -> Chunk | None:
         """Return the next events from memory only, or None if the stores must be read."""

@@ -417,7 +417,7 @@ class EventStreams:
         always = headers_for(headers.get("origin", ""), self._origins)
         await send_head(send, 200, {**always, **answer})
         await send_body(send, "", more=True)
-        block = stream.beginning(without_cursor=without_cursor, ends=ends)
+        block = stream.beginning(without_cursor=without_cursor)
         if block:
             left.size -= await send_body(send, block, more=True)
         elif not stream.lines and (stream.cursors or ends):
