@@ -11,6 +11,7 @@
  */
 
 import { credentials, feedUrl } from "./addresses.js";
+import { errorOfAnswer, Refused } from "./errors.js";
 import { parse } from "./numbers.js";
 import { credentialsMode, send, textOf } from "./requests.js";
 
@@ -150,7 +151,7 @@ export class Listener {
     const { minTimeout, maxTimeout } = this.#options;
     const longest = Math.min(maxTimeout, minTimeout * 2 ** Math.min(this.#failures, 64));
     this.#failures += 1;
-    const delay = (longest * (1 + Math.random())) / 2;
+    const delay = Math.max((longest * (1 + Math.random())) / 2, error.afterMs);
     return { kind: "ended", reason: error.message, delay, refused: error.refused };
   }
 
@@ -176,10 +177,11 @@ export class Listener {
 }
 
 class Lost extends Error {
-  constructor(message, refused = false, isHandshake = false) {
+  constructor(message, refused = false, { isHandshake = false, afterMs = 0 } = {}) {
     super(message);
     this.refused = refused;
     this.isHandshake = isHandshake;
+    this.afterMs = afterMs;
   }
 }
 
@@ -227,7 +229,7 @@ class Registration {
 
   fail(reason, refused = false) {
     if (this.#failure) return;
-    this.#failure = new Lost(reason, refused, !this.#isOpen);
+    this.#failure = new Lost(reason, refused, { isHandshake: !this.#isOpen });
     clearTimeout(this.#timer);
     this.#socket.close();
     this.#wake();
@@ -309,13 +311,19 @@ async function* feedObjects(base, { route }, options) {
   const headers = await credentials(options);
   for (;;) {
     const answer = await send(address, { headers }, options).catch(lose);
-    if (!answer.ok) throw new Lost(`the server answered ${answer.status}`);
+    if (!answer.ok) throw await failureOf(answer);
     const page = parsed(await textOf(answer).catch(lose));
     if (!Array.isArray(page?.objects)) throw new Lost("the answer is not from a feed; check the address");
     yield* page.objects;
     if (page.next === null) return;
     address.searchParams.set("after", page.next);
   }
+}
+
+/* A final answer would be given again, so it ends the listener. */
+async function failureOf(answer) {
+  const error = await errorOfAnswer(answer);
+  return error instanceof Refused ? error : new Lost(error.message, false, { afterMs: error.afterMs });
 }
 
 function lose(error) {

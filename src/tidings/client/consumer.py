@@ -234,7 +234,10 @@ class PrefetchBuffer:
             async for item in items:
                 if isinstance(item, Moved):
                     with self._lock:
+                        is_first = self._in_flight.cursor in ("", NOW)
                         self._in_flight.move(item.cursor)
+                    if is_first:  # without a saved cursor, a killed consumer would start later
+                        await asyncio.to_thread(self.save)
                     continue
                 with self._lock:
                     delivery = Delivery(item, self, self._in_flight.add(item.id))

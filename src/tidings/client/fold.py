@@ -5,16 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from tidings.client.address import as_text
 from tidings.client.consumer import Consumer
-from tidings.client.errors import FellOff, Lost, Refused
+from tidings.client.errors import FellOff, Lost, Refused, WrongAnswer
 from tidings.client.events import LIVE, RESET, Event, from_text
 from tidings.client.feed_api import FeedApi
 from tidings.client.files import EVERYTHING
 from tidings.client.reconnect import Transport
-from tidings.client.retries import Closing
+from tidings.client.retries import ATTEMPTS_MAX, Closing, repeat
 from tidings.core import limits
 from tidings.core.errors import BrokenBatch, OtherLog
 from tidings.core.model.cursors import PAGE_END, Place, parse_cursor
@@ -26,6 +27,7 @@ from tidings.core.state.sums import MODULO, PageSums, digest
 
 CHECK_EVERY_S = 18.0  # with the time for answers, still below the heartbeat interval of 20 s
 _DELETE = "delete"
+T = TypeVar("T")
 
 
 class Held(NamedTuple):
@@ -72,7 +74,7 @@ class Fold(Closing):
     Raises:
         WrongUrl: *url* or *ws_url* is not a valid address.
         AccessDenied, Refused: the server gave a final answer; also while iterating.
-        Lost: the feed did not answer the first requests.
+        Lost: the feed did not answer one of the first requests, however often it was sent.
     """
 
     def __init__(
@@ -101,8 +103,8 @@ class Fold(Closing):
         self._api = FeedApi(url, feed, password=password)
         self._lock = threading.Lock()  # held by requests and by `close`
         # After this request, the server keeps checksums.
-        self._api.ask("GET", "sums", query=self._query)
-        buckets = [self._reload(bucket) for bucket in range(limits.BUCKETS)]
+        self._again(lambda: self._api.ask("GET", "sums", query=self._query))
+        buckets = [self._again(partial(self._reload, bucket)) for bucket in range(limits.BUCKETS)]
         self._consumer = Consumer(
             url,
             transport=transport,
@@ -158,6 +160,9 @@ class Fold(Closing):
         except Lost as lost:
             self._on_lost(lost, next_s - now_s)
         return next_s
+
+    def _again(self, call: Callable[[], T]) -> T:
+        return repeat(call, attempts_max=ATTEMPTS_MAX, on_lost=self._on_lost, wait=time.sleep)
 
     def _handle(self, event: Event) -> bool:
         """Return True if *event* changed *held*."""
@@ -263,7 +268,10 @@ class Fold(Closing):
         after = ""
         while after is not None:
             query = self._query | {"bucket": str(bucket)} | ({"after": after} if after else {})
-            head, *lines = map(decode, self._api.lines("rows", query=query))
+            try:
+                head, *lines = map(decode, self._api.lines("rows", query=query))
+            except ValueError:
+                raise WrongAnswer from None
             found = found._replace(state=found.state or head["state"])
             for (key, page, slot, at_ms, expires_ms), line in zip(*[iter(lines)] * 2, strict=True):
                 found.seconds[page] = at_ms // 1000

@@ -15,12 +15,11 @@ from typing import Any, BinaryIO, TypeAlias
 
 from tidings.client.errors import Lost, Refused, WrongAnswer
 from tidings.client.feed_api import NDJSON, FeedApi
-from tidings.client.retries import Closing, error_of_answer, repeat
+from tidings.client.retries import ATTEMPTS_MAX, Closing, error_of_answer, repeat
 from tidings.core.model.operations import to_ascii_json
 
 LINE_OF_BODY = re.compile(r"^line (\d+):? ?")  # how an error names an operation of the request
 _TOO_LARGE = 413
-ATTEMPTS_MAX = 8  # in two minutes, which is longer than a deployment and not too long for a user
 BATCH_LINES_MAX = 500  # a request may hold 1,000 operations; 500 are answered within a second
 BATCH_BYTES_MAX = 900_000  # a request may hold 1,048,576 bytes
 LINE_BYTES_MAX = 512 * 1024  # an operation has up to 64 KB; JSON escapes may take six times that

@@ -10,7 +10,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DELAY_S_MIN = 2.0  # bound of the first delay; short, as a restarted server is available again soon
 DELAY_S_MAX = 32.0  # longer delays are noticed after an outage; shorter ones prolong the outage
+ATTEMPTS_MAX = 8  # in two minutes, which is longer than a deployment and not too long for a user
 PRINT_S = 5.0  # time after a signal to print an event; the output may be a pipe that is not read
 T = TypeVar("T")
 _TRY_AGAIN = frozenset({408, 425, 429})  # the 4xx codes that are not final
@@ -179,7 +180,7 @@ def via(url: str) -> str:
 
 def error_of_answer(answer: httpx.Response) -> Refused | Lost:
     """Return the error for *answer*."""
-    url, after_s = str(answer.request.url), _retry_after_s(answer)
+    url, after_s = str(answer.request.url), retry_after_s(answer.headers)
     return error_of(answer.status_code, answer.read(), url, after_s=after_s)
 
 
@@ -215,11 +216,11 @@ def raise_for_status(answer: httpx.Response) -> None:
     raise error_of_answer(answer)
 
 
-def _retry_after_s(answer: httpx.Response) -> float:
+def retry_after_s(headers: Mapping[str, str]) -> float:
     """
     Return `Retry-After` in seconds; 0 if it is missing or a date, which our servers do not send.
     """
-    text = answer.headers.get("retry-after", "")
+    text = headers.get("retry-after", "")
     return min(float(text), _AFTER_S_MAX) if text.isascii() and text.isdigit() else 0.0
 
 

@@ -26,7 +26,7 @@ from tidings.client.address import Subscription
 from tidings.client.errors import Lost, Refused, WrongUrl
 from tidings.client.events import LIVE, RESET, Event, Moved, is_copied
 from tidings.client.proxies import proxy_of, unreachable
-from tidings.client.retries import error_of, error_of_code
+from tidings.client.retries import error_of, error_of_code, retry_after_s
 from tidings.core.model import cursors
 from tidings.core.model.cursors import NOW, parse_cursor
 from tidings.core.model.operations import parse_number
@@ -359,7 +359,10 @@ def failures(url: str) -> Iterator[None]:
         yield
     except InvalidStatus as error:
         answer = error.response
-        raise error_of(answer.status_code, bytes(answer.body or b""), url) from None
+        after_s = retry_after_s(answer.headers)
+        raise error_of(
+            answer.status_code, bytes(answer.body or b""), url, after_s=after_s
+        ) from None
     except InvalidURI as error:
         raise WrongUrl(f"{url!r} cannot be used: {error}") from None
     except (OSError, InvalidHandshake, EOFError, ConnectionClosed) as error:

@@ -15,8 +15,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tidings.client.address import FIELDS
 from tidings.client.consumer import Consumer, Delivery
@@ -38,6 +39,7 @@ IDLE_S = 0.5  # an idle worker notices within this time that it has to stop
 PAUSE_S = 5.0  # the pause between requests of a paused or waiting worker; a lease is longer
 DRAIN_S = 30.0  # how long `close` waits for the batch that is being written
 _HELD = "consumer_held"
+T = TypeVar("T")
 
 
 class Overtaken(Exception):
@@ -297,7 +299,8 @@ class Worker(Closing):
             except Overtaken:
                 if not self._closed.is_set():
                     raise
-            session.release()
+            with suppress(Lost):  # everything is acknowledged; the lease expires
+                session.release()
 
     def _work_with(self, session: Session, write: Write) -> None:
         while session.paused and not self._closed.wait(PAUSE_S):
@@ -334,7 +337,8 @@ class Worker(Closing):
         Return True if all these messages were written.
         """
         while session.retries and not self._closed.is_set():
-            kept = {each["id"]: each for each in self._api.parked(self._name)}
+            parked = self._again(lambda: self._api.parked(self._name))
+            kept = {each["id"]: each for each in parked}
             wanted = session.retries[0]
             message = kept.get(wanted)
             if message is None:
@@ -350,7 +354,7 @@ class Worker(Closing):
                     return False
         return not session.retries
 
-    def _again(self, call: Callable[[], Answer]) -> Answer:
+    def _again(self, call: Callable[[], T]) -> T:
         """Repeat *call* until it returns an answer or the worker is closed."""
         return repeat(call, within_s=self._timeout_s, on_lost=self._on_lost, wait=self._closed.wait)
 
