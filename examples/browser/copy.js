@@ -41,10 +41,19 @@ class EventSourceCopy {
     this.changed(name);
   }
 
-  // Any answer but a stream (a proxy's 502, say) makes EventSource give up for ever: then we do it.
-  failed() {
+  // After any answer but a stream (a proxy's 502, say), and in Firefox after a refused connection,
+  // EventSource gives up. It hides the status, so `fetch` asks whether another attempt helps.
+  async failed() {
     this.changed("reconnecting");
-    if (this.source.readyState === EventSource.CLOSED) {
+    if (this.source.readyState !== EventSource.CLOSED) return;
+    const headers = { accept: "text/event-stream" };
+    const abort = new AbortController();
+    const answer = await fetch(this.source.url, { headers, signal: abort.signal }).catch(() => null);
+    abort.abort();
+    const status = answer?.status ?? 0;
+    if (status >= 400 && status < 500 && ![408, 425, 429].includes(status)) {
+      this.changed(`refused with ${status}`);
+    } else {
       setTimeout(() => this.open(), 1000 + 1000 * Math.random());
     }
   }
