@@ -38,8 +38,7 @@ def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
     """The file has each of the given stores; an unreachable database is not checked."""
     file = tmp_path / "pipeline.py"
     reads = [part for each in SOURCES for part in ("--read", each)]
-    url = ("--url", "http://127.0.0.1:1")  # no feed of this machine, such as that of `make run`
-    done = run("init", *SINKS, *reads, "--file", str(file), "--name", "videos", *url)
+    done = run("init", *SINKS, *reads, "--file", str(file), "--name", "videos")
     assert (done.exit_code, done.stdout) == (0, f"wrote {file}\n")
     shown = run("test", str(file))
     assert (shown.exit_code, shown.stderr) == (0, "")
@@ -49,7 +48,7 @@ def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
         assert line.startswith(f"{name}: ")
         assert "not checked, the server cannot be reached: " in line
     assert lines == [
-        "videos: feed main at http://127.0.0.1:1, from copy",
+        "videos: feed main at http://127.0.0.1:8042, from copy",
         "- reads files: files in/*.json",
         "- reads postgrestable: table videos at local/app",
         "- reads mysqltable: table videos at localhost/app",
