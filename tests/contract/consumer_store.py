@@ -32,6 +32,7 @@ def full(feed: str) -> Consumer:
         owner="host",
         fence=4,
         until_ms=AT,
+        written=6,
     )
 
 

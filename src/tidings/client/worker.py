@@ -75,6 +75,9 @@ class Session(Closing):
         }
         self.filter["erasures"] = answer.get("erasures", False)
         self.single_through: str = answer["single_through"] or ""
+        # None if an earlier release of the feed does not keep the number.
+        self.written: int | None = answer.get("written")
+        self._reported = self.written
         self._acked = [tuple(map(int, span)) for span in _SPAN.findall(answer["acked"])]
         self._note(answer)
         self._thread = threading.Thread(target=self._renew, name="tidings-lease", daemon=True)
@@ -101,9 +104,17 @@ class Session(Closing):
     def one_at_a_time(self, event_id: str) -> bool:
         return bool(self.single_through) and event_id[8:] <= self.single_through[8:]
 
+    @property
+    def is_unreported(self) -> bool:
+        return self.written != self._reported
+
     def acknowledge(self, **fields: Any) -> None:
-        """Acknowledge messages."""
+        """Acknowledge messages, and report the number `written` if it has changed."""
+        written = self.written
+        if self.is_unreported:
+            fields["written"] = written
         self._note(self._say("ack", fields))
+        self._reported = written
 
     def acknowledge_again(self, event_id: str) -> bool:
         """
@@ -193,14 +204,16 @@ class Worker(Closing):
     A worker for the existing consumer *name* of *feed*.
 
     `run` calls `write` with batches of at most *bulk* messages, in order, and acknowledges a batch
-    when `write` returns. Messages that a crashed or failed worker had started are passed one at a
-    time. A `reset` is passed alone, before a copy of everything. `fence` grows with each lease, so
-    that a store can refuse the writes of an earlier worker. *on_held* is called whenever a request
-    for the lease finds that another worker still holds the consumer. *on_log* is called once a
-    lease, after all rows of a copy were written and before the first message of the log. An error
-    of *on_log* is handled like an error of `write`, except that the copy stays unacknowledged.
-    Failed requests are repeated without end, unless *timeout_s* limits the time in which no attempt
-    succeeds.
+    when `write` returns. *write* may set `written`, a number that its store has since the batch;
+    the feed keeps it with the acknowledgement, and it is the `written` of the next lease. Messages
+    that a crashed or failed worker had started are passed one at a time. A `reset` is passed alone,
+    before a copy of everything. `fence` grows with each lease, so that a store can refuse the
+    writes of an earlier worker. *on_held* is called whenever a request for the lease finds that
+    another worker still holds the consumer. *on_log* is called once a lease, after all rows of a
+    copy were written and before the first message of the log. An error of *on_log* is handled like
+    an error of `write`, except that the copy stays unacknowledged. *on_idle* is called regularly
+    while no message arrives, and at the end of a lease; it may set `written`, too. Failed requests
+    are repeated without end, unless *timeout_s* limits the time in which no attempt succeeds.
 
     Raises:
         WrongUrl: *url* or *ws_url* is not a valid address.
@@ -221,6 +234,7 @@ class Worker(Closing):
         on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
         on_held: Callable[[str], None] = lambda reason: None,
         on_log: Callable[[], None] = lambda: None,
+        on_idle: Callable[[], None] = lambda: None,
     ) -> None:
         if bulk < 1:
             raise ValueError(f"bulk must be at least 1, not {bulk}")
@@ -228,6 +242,7 @@ class Worker(Closing):
         self._timeout_s = timeout_s
         self._name, self._bulk = name, bulk
         self._on_lost, self._on_held, self._on_log = on_lost, on_held, on_log
+        self._on_idle = on_idle
         self._worker = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._consumer = partial(
             Consumer,
@@ -266,6 +281,15 @@ class Worker(Closing):
                     continue
         finally:
             self._stopped.set()
+
+    @property
+    def written(self) -> int:
+        return (self._session and self._session.written) or 0
+
+    @written.setter
+    def written(self, written: int) -> None:
+        if self._session is not None and self._session.written is not None:
+            self._session.written = written
 
     def stop(self) -> None:
         """Make `run` end after the current batch. A signal handler may call this method."""
@@ -307,7 +331,8 @@ class Worker(Closing):
             session.acknowledge()
         if not self._closed.is_set() and self._send_again(session, write):
             with self._consumer(**session.filter, cursor=session.cursor) as consumer:
-                turn = _Turn(session, consumer, write, self._bulk, on_log=self._on_log)
+                hooks = {"on_log": self._on_log, "on_idle": self._on_idle}
+                turn = _Turn(session, consumer, write, self._bulk, time.monotonic, **hooks)
                 turn.run(self._must_stop)
 
     def _lease(self) -> Session | None:
@@ -370,9 +395,10 @@ class _Turn:
         bulk: int,
         now_s: Callable[[], float] = time.monotonic,
         on_log: Callable[[], None] = lambda: None,
+        on_idle: Callable[[], None] = lambda: None,
     ) -> None:
         self._session, self._consumer, self._write, self._bulk = session, consumer, write, bulk
-        self._now_s, self._on_log = now_s, on_log
+        self._now_s, self._on_log, self._on_idle = now_s, on_log, on_idle
         self._is_in_log = False  # True after `on_log`
         self._is_live = False  # True if the feed has no more messages of a copy
         self._held: Delivery | None = None  # a message that was read for the next batch
@@ -384,11 +410,13 @@ class _Turn:
             if not self._is_in_log and (self._is_live if not batch else not _is_of_copy(batch[0])):
                 self._begin_log()
             if not batch:
+                self._on_idle()
                 self._report()
                 continue
             self._report(sending=batch[-1].id)
             if not interrupted(self._session):  # the answer to the report may require a stop
                 self._write_batch(batch)
+        self._on_idle()
         self._report()
 
     def _begin_log(self) -> None:
@@ -406,7 +434,7 @@ class _Turn:
         cursor = self._consumer.cursor
         if cursor != self._acknowledged and is_id(cursor):
             fields["through"] = cursor
-        if fields:
+        if fields or self._session.is_unreported:
             self._session.acknowledge(
                 **{name: text for name, text in fields.items() if is_id(text)}
             )

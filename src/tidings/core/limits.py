@@ -262,6 +262,7 @@ CONSUMER_LEASE_MS = 30_000  # a worker renews its lease at least three times in 
 WORKER_CHARS_MAX = 128  # length of a worker's name: a host, a process id and random digits
 CONSUMER_SPANS_MAX = 1000  # ranges acknowledged after the position: 30 KB, up to thirty write units
 ACK_IDS_MAX = 1000  # acknowledged ids per request, as many as one page may hold
+WRITTEN_MAX = 1 << 53  # the number of a worker's store; a double has all integers up to this one
 ACK_PAGES_MAX = 64  # pages to which the ids of a request belong; each is read, to check the ids
 ADVANCE_PAGES_FIRST = 2  # pages in the first read, as the next operation is usually on one of them
 ADVANCE_PAGES = 16  # pages read at once in search of the first unacknowledged operation

@@ -73,6 +73,7 @@ _CONSUMER = Layout(
     owner=TEXT.sparse,
     fence=NUMBER.sparse,
     lease_until=NUMBER.sparse.of("until_ms"),
+    written=NUMBER.sparse,
     version=NUMBER,
 )
 _PARKED = Layout(Parked, line=TEXT, error=TEXT, at=NUMBER.of("at_ms"), attempts=NUMBER)

@@ -47,7 +47,7 @@ DEFAULT_BULK = 500
 _COLUMNS = ("name", "state", "position", "lag_pages", "lag_ms", "parked", "worker")
 _FIELDS = (
     *_COLUMNS,
-    *("copying", "acked", "single_through", *FIELDS, "erasures", "retries", "failure"),
+    *("copying", "acked", "single_through", *FIELDS, "erasures", "retries", "failure", "written"),
 )
 _HOOKS = ("name", "state", "url", "lag_ms", "parked", "failure")
 _ATTEMPTS = ("at", "id", "number", "status", "ms", "result")

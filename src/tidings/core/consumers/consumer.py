@@ -46,8 +46,9 @@ class Consumer:
     after the position are acknowledged, too. The worker has begun to write entries up to *sent*. An
     earlier worker, which did not finish, had begun to write entries up to *single*; these entries
     are sent again one at a time. A parked message is an entry that was set aside for an operator.
-    *parked* is the number of parked messages, and *retries* has the ids of those to send again. A
-    write is rejected if the stored *version* has changed in the meantime.
+    *parked* is the number of parked messages, and *retries* has the ids of those to send again.
+    *written* is the number that the worker has found in its own store with its last write. A write
+    is rejected if the stored *version* has changed in the meantime.
     """
 
     feed: str
@@ -64,6 +65,7 @@ class Consumer:
     owner: str = ""
     fence: int = 0
     until_ms: int = 0
+    written: int = 0
     version: int = 0
 
     def is_held(self, now_ms: int) -> bool:
@@ -233,7 +235,7 @@ def move(consumer: Consumer, position: Position | None) -> Consumer:
     Move to *position* for an operator. The worker has to take the lease again.
 
     A move forward acknowledges everything up to *position*. A move back sends everything after
-    *position* again.
+    *position* again, so that the store of the worker may have lost it.
 
     Raises:
         NothingDone: the consumer is already at *position*.
@@ -243,7 +245,9 @@ def move(consumer: Consumer, position: Position | None) -> Consumer:
     ahead = rank(position) > rank(consumer.position)
     if ahead and isinstance(position, Place):
         return revoke_lease(ack_through(consumer, position))
-    fresh = replace(consumer, position=position, acked=(), sent=None, single=None, failure=None)
+    fresh = replace(
+        consumer, position=position, acked=(), sent=None, single=None, failure=None, written=0
+    )
     return revoke_lease(fresh)
 
 

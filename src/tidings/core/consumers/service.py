@@ -103,13 +103,14 @@ class Acknowledgement:
 
     The worker acknowledges everything up to *through*, the entries *ids*, and the parked messages
     *retried*, and is about to write the entries up to *sending*. To skip a message, a worker
-    acknowledges the message without writing it.
+    acknowledges the message without writing it. *written* is None if it has not changed.
     """
 
     through: Position | None = None
     ids: tuple[Place, ...] = ()
     sending: Position | None = None
     retried: tuple[str, ...] = ()
+    written: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +250,8 @@ class Consumers:
         idle = ack.through or not done.sent  # the worker is not writing any entry now
         if ack.ids or done.acked or (idle and not ack.sending):
             done = self.view.advance(done)  # the filter may exclude the following entries
+        if ack.written is not None and done.position != positions.COPY:
+            done = replace(done, written=ack.written)
         return done if ack.sending is None else consumers.sending(done, ack.sending)
 
     def _session(self, consumer: Consumer, floor: int = 0) -> Session:

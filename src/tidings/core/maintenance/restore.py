@@ -278,7 +278,9 @@ def _place_at(consumer: Consumer, position: Position | None) -> Consumer:
 
     Pages after *position* that were sent or acknowledged are sent again.
     """
-    fresh = replace(consumer, position=position, acked=(), sent=None, single=None, failure=None)
+    fresh = replace(
+        consumer, position=position, acked=(), sent=None, single=None, failure=None, written=0
+    )
     return consumers.revoke_lease(fresh)
 
 

@@ -95,7 +95,15 @@ def acknowledgement(body: Body) -> Acknowledgement:
         ids=tuple(_entries(ids)),
         sending=position.parse_position(body["sending"], "sending") if "sending" in body else None,
         retried=tuple(dict.fromkeys(retried)),
+        written=_written(body["written"]) if "written" in body else None,
     )
+
+
+def _written(number: object) -> int:
+    if type(number) is not int or not 0 <= number <= limits.WRITTEN_MAX:
+        rule = f"must be a number from 0 to {limits.WRITTEN_MAX:,}"
+        raise InvalidConsumer(rule, field="written", value=number)
+    return number
 
 
 def _entries(ids: list[str]) -> list[Place]:
@@ -158,6 +166,7 @@ def session_document(session: Session, now_ms: int) -> Document:
         "single_through": position.encode_position(consumer.single),
         "retries": list(consumer.retries),
         "paused": consumer.paused,
+        "written": consumer.written,
         **filter_document(consumer.filter),
     }
 
@@ -182,6 +191,7 @@ def consumer_document(consumer: Consumer, lag: Lag, now_ms: int) -> Document:
         "single_through": position.encode_position(consumer.single),
         "failure": failure and asdict(failure) | {"id": failure.id or None},
         "paused": consumer.paused,
+        "written": consumer.written,
         "worker": consumer.owner if consumer.is_held(now_ms) else None,
         **filter_document(consumer.filter),
     }
@@ -316,7 +326,7 @@ class ConsumerRouter:
         return self._session_reply(self._consumers.lease(request.feed, request.name, worker))
 
     def _ack(self, request: ConsumerRequest) -> Reply:
-        body = request.fields("fence", "through", "ids", "sending", "retried")
+        body = request.fields("fence", "through", "ids", "sending", "retried", "written")
         acknowledged = acknowledgement(body)
         session = self._consumers.acknowledge(request.feed, request.name, fence(body), acknowledged)
         return self._session_reply(session)
