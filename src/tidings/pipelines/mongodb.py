@@ -98,7 +98,7 @@ class MongoDB(OwnedStore):
             self._collection(FENCES).delete_one({"_id": self._writer})
         self._collection().create_index("gone", name=_EXPIRY, expireAfterSeconds=GONE_S)
         if reason != OURS:
-            mark = {"$set": {"mark": self._owner.mark}}
+            mark = {"$set": {"mark": self._owner.mark, "written": self.written}}
             self._collection(FENCES).update_one({"_id": self._name}, mark, upsert=True)
 
     def inspect(self) -> Target:
@@ -106,12 +106,14 @@ class MongoDB(OwnedStore):
         objects, writers = self._collection(), self._collection(FENCES)
         # A fence is not evidence after the collection was marked, whatever happened to it since.
         fenced, marked = (writers.find_one({"_id": each}) for each in (self._writer, self._name))
+        mark, written = self._mark()
         return Target(
             str(self),
-            self._mark(),
+            mark,
             objects.find_one({}, {"_id": 1}) is None,
             bool(fenced and not marked),
             lambda: int(objects.count_documents({})),
+            written,
         )
 
     def count(self) -> int:
@@ -135,9 +137,14 @@ class MongoDB(OwnedStore):
         documents, refusal = until_refused(messages, _document)
         if documents:
             self._check(fence)
-            self._verify(self._mark())
+            mark, written = self._mark()
+            self._verify(mark, written)
             with blame_message(messages):
                 self._put(documents)
+            # Last, so that the number never counts documents that are missing.
+            self.written = written + 1
+            count = {"$max": {"written": self.written}}
+            self._collection(FENCES).update_one({"_id": self._name, "mark": mark}, count)
         if refusal is not None:
             raise refusal
 
@@ -156,12 +163,15 @@ class MongoDB(OwnedStore):
     def _writer(self) -> str:
         return f"{self._owner.consumer}:{self._name}"
 
-    def _mark(self) -> str:
-        """Return the mark of the collection; "" if others have dropped and created it since."""
-        if _EXPIRY not in self._collection().index_information():
-            return ""
-        found = self._collection(FENCES).find_one({"_id": self._name})
-        return str(found["mark"]) if found else ""
+    def _mark(self) -> tuple[str, int]:
+        """
+        Return the mark of the collection, and the number of its batches.
+
+        The mark is "" if others have dropped and created the collection since.
+        """
+        found = self._collection(FENCES).find_one({"_id": self._name}) or {}
+        is_ours = _EXPIRY in self._collection().index_information()
+        return str(found.get("mark", "")) if is_ours else "", int(found.get("written", 0))
 
     def _collection(self, name: str = "") -> Any:
         assert self._client is not None

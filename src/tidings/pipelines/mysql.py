@@ -87,10 +87,12 @@ _STATE = """SELECT coalesce(CAST(create_time AS CHAR), '-'), table_comment
 # This statement protects the table from a change of its mark until the transaction ends.
 _HOLD = "SELECT 1 FROM {table} LIMIT 1"
 MARK_WAIT_S = 5  # a mark that waits longer for a transaction delays all others; then the row counts
+# Write the fence, unless a later one is there, and count the batch: the second row begins with 1.
 _FENCE = f"""
-    INSERT INTO {FENCES} (writer, fence) VALUES (%s, %s)
-    ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))"""
-_LATEST = f"SELECT fence FROM {FENCES} WHERE writer = %s"
+    INSERT INTO {FENCES} (writer, fence) VALUES (%(writer)s, %(fence)s), (%(counter)s, 1)
+    ON DUPLICATE KEY UPDATE
+        fence = IF(writer = %(counter)s, fence + 1, GREATEST(fence, VALUES(fence)))"""
+_LATEST = f"SELECT fence FROM {FENCES} WHERE writer IN (%s, %s) ORDER BY writer"
 _PUT = """
     INSERT INTO {table} (namespace, id, ts, data, event_id) VALUES (%s, %s, %s, %s, %s)
     ON DUPLICATE KEY UPDATE ts = VALUES(ts), data = VALUES(data), event_id = VALUES(event_id)"""
@@ -127,8 +129,7 @@ class MySQL(OwnedStore):
             for statement in (_MAKE, _MAKE_FENCES, _MAKE_MARKS):
                 cursor.execute(statement.format(table=self._table))
             if reason == ADOPTED:
-                # The fences of an earlier feed may be higher than those of this one.
-                cursor.execute(f"DELETE FROM {FENCES} WHERE writer = %s", (self._writer,))
+                self._marks(cursor).adopt(self.written)
             if reason != OURS:
                 self._mark(cursor)
 
@@ -150,9 +151,9 @@ class MySQL(OwnedStore):
         connection.begin()
         try:
             with blame_message(messages), connection.cursor() as cursor:
-                self._check(cursor, fence)
+                written = self._check(cursor, fence)
                 cursor.execute(_HOLD.format(table=self._table))
-                self._verify(self._marks(cursor).read())
+                self._verify(self._marks(cursor).read(), written - 1)
                 for statement, alike in groupby(messages, _statement):
                     values = [_values(message) for message in alike]
                     cursor.executemany(statement.format(table=self._table), values)
@@ -160,6 +161,7 @@ class MySQL(OwnedStore):
         except BaseException:
             connection.close()  # this rolls back in any state of the connection
             raise
+        self.written = written
 
     def close(self) -> None:
         if self._connection is not None and self._connection.open:
@@ -207,17 +209,22 @@ class MySQL(OwnedStore):
         )
         return self._connection
 
-    def _check(self, cursor: Any, fence: int) -> None:
+    def _check(self, cursor: Any, fence: int) -> int:
         """
-        Raise `Overtaken` if a later worker has written.
+        Store the fence, and return the number of batches, with this one.
 
-        Otherwise store the fence. This statement locks the fence's row until the transaction ends.
+        This statement locks the fence's row until the transaction ends.
+
+        Raises:
+            Overtaken: a later worker has written.
         """
-        cursor.execute(_FENCE, (self._writer, fence))
-        cursor.execute(_LATEST, (self._writer,))
-        ((latest,),) = cursor.fetchall()
+        counter = self._marks(cursor).counter
+        cursor.execute(_FENCE, {"writer": self._writer, "fence": fence, "counter": counter})
+        cursor.execute(_LATEST, (self._writer, counter))
+        (latest,), (written,) = cursor.fetchall()
         if latest > fence:
             raise Overtaken(f"worker {latest} writes {self._table}; it has replaced worker {fence}")
+        return int(written)
 
 
 def server_of(url: str) -> tuple[dict[str, Any], str]:

@@ -2,7 +2,9 @@
 Decide whether a store may write to its target, and empty it.
 
 A store marks its target with its consumer and feed, because a copy begins with a deletion of
-everything in the target. The stores read and write the mark; the rules are only here.
+everything in the target. In addition to the mark, it counts the batches that it has written, and
+reports this number with the acknowledgement of each batch. A target with a lower number than the
+feed has was restored. The stores read and write mark and number; the rules are only here.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ class Owner:
     *is_known* is True if the consumer had a position in the feed before the store was opened, and
     *is_copied* if it has acknowledged a copy of every object, so that its target has a mark.
     *adopt* is the number of rows that a target of another owner must have to be taken over.
+    *written* is the number of written batches that the feed has, 0 before a copy.
     """
 
     consumer: str
@@ -40,6 +43,7 @@ class Owner:
     is_known: bool = False
     is_copied: bool = False
     adopt: int | None = None
+    written: int = 0
 
     @property
     def mark(self) -> str:
@@ -53,6 +57,7 @@ class Target:
 
     *mark* is "" without a mark. *is_earlier* is True if an earlier release, which wrote no marks,
     filled the target for the same consumer. *count* returns the number of rows, objects or files.
+    *written* is the number of batches that the target has counted.
     """
 
     name: str
@@ -60,6 +65,7 @@ class Target:
     is_empty: bool
     is_earlier: bool
     count: Callable[[], int]
+    written: int = 0
 
 
 def claim(owner: Owner, target: Target) -> str:
@@ -70,21 +76,26 @@ def claim(owner: Owner, target: Target) -> str:
         NotOurs: the target belongs to another owner, has data of an unknown origin, or has lost
             what the consumer has written.
     """
-    if target.mark == owner.mark:
+    is_behind, is_marked = target.written < owner.written, target.mark != ""
+    if target.mark == owner.mark and not is_behind:
         return OURS
-    is_lost = owner.is_copied and not target.is_earlier
-    if not target.mark and target.is_empty and not is_lost:
+    is_lost = is_behind or (owner.is_copied and not target.is_earlier)
+    if not is_marked and target.is_empty and not is_lost:
         return EMPTY
-    if not target.mark and target.is_earlier:
+    if not is_marked and target.is_earlier and not is_behind:
         return EARLIER
     rows = 0 if target.is_empty else target.count()  # it may also be missing
     if rows == owner.adopt:
         return ADOPTED
-    if not target.mark and target.is_empty:
+    if target.mark == owner.mark or (not is_marked and (target.is_empty or target.is_earlier)):
+        found = f"has {target.written:,} of the {owner.written:,} batches"
+        if target.is_empty and not is_marked:
+            found = "is empty"
         raise NotOurs(
-            f"{target.name} is empty, although {owner.consumer} has written to it or to another"
+            f"{target.name} {found}, although {owner.consumer} has written to it or to another"
             f" target; copy every object with `tidings consumers mark {owner.consumer} copy --why"
-            f" restored`, or continue without with `tidings pipeline run --adopt {_store(owner)}=0`"
+            f" restored`, or continue without with `tidings pipeline run --adopt"
+            f" {_store(owner)}={rows}`"
         )
     found = target.mark.removeprefix(_INTRODUCTION) or "an unknown origin (no mark)"
     given = "" if owner.adopt is None else f" (--adopt gave {owner.adopt:,})"
@@ -100,9 +111,14 @@ def _store(owner: Owner) -> str:
 
 
 class OwnedStore:
-    """The base of stores that mark their target."""
+    """
+    The base of stores that mark their target.
+
+    *written* is the number of written batches in the target, as far as this process knows.
+    """
 
     _owner = Owner("")
+    written = 0
 
     def assign(self, owner: Owner) -> None:
         """Set the owner for the next `open`, which otherwise knows only the consumer's name."""
@@ -111,6 +127,9 @@ class OwnedStore:
     def inspect(self) -> Target | None:
         """Return the target without changing it; None if it depends on the messages."""
         raise NotImplementedError
+
+    def count_batches(self) -> None:
+        """Write the number of batches to the target, if `write` has not done it."""
 
     def count(self) -> int | None:
         """Return the number of objects in the target; None if the store does not count them."""
@@ -136,18 +155,22 @@ class OwnedStore:
             self._owner = Owner(consumer)
 
     def _claim(self, target: Target) -> str:
-        return claim(self._owner, target)
+        reason = claim(self._owner, target)
+        self.written = max(target.written, self._owner.written)
+        return reason
 
-    def _verify(self, mark: str) -> None:
+    def _verify(self, mark: str, written: int) -> None:
         """
-        Check the mark of the target in the transaction that writes to it.
+        Check the mark and the number of batches in the transaction that writes to the target.
 
         Raises:
-            WrongPipeline: it has changed since the store was opened. The next `open` decides.
+            WrongPipeline: the target is another one than at `open`. The next `open` decides.
         """
         if mark != self._owner.mark:
             found = mark or "none"
             raise WrongPipeline(f"{self} was marked for {self._owner.consumer}, now it has {found}")
+        if written < self.written:
+            raise WrongPipeline(f"{self} had {self.written} batches, now it has {written}")
 
 
 def mark_in(text: str) -> str:
@@ -170,8 +193,9 @@ class TableMarks:
     The mark of *table*: a line of its comment, and a row of `tidings_marks`.
 
     The row counts only for the same *incarnation* of the table. It is used if the comment could not
-    be written, and it shows that the fence of *writer* is not evidence any more. *run* executes a
-    statement, and *state* is the query for the incarnation and the comment of a table.
+    be written, and it shows that the fence of *writer* is not evidence any more. The number of
+    batches is the fence of the writer *counter*. *run* executes a statement, and *state* is the
+    query for the incarnation and the comment of a table.
     """
 
     run: Run
@@ -204,16 +228,27 @@ class TableMarks:
         self.run(f"DELETE FROM {MARKS} WHERE target = %s", self.table)
         self.run(f"INSERT INTO {MARKS} VALUES (%s, %s, %s)", self.table, incarnation, mark)
 
+    @property
+    def counter(self) -> str:
+        return f"{self.writer}:written"
+
+    def adopt(self, written: int) -> None:
+        """Begin with the number *written*, and without fences, which may be of an earlier feed."""
+        self.run(f"DELETE FROM {FENCES} WHERE writer IN (%s, %s)", self.writer, self.counter)
+        self.run(f"INSERT INTO {FENCES} VALUES (%s, %s)", self.counter, written)
+
     def target(self, name: str, quoted: str) -> Target:
         """Return the target; *quoted* is the name of the table in SQL."""
         is_there, is_fenced = (bool(self.run(self.state, each)) for each in (self.table, FENCES))
-        fence = f"SELECT 1 FROM {FENCES} WHERE writer = %s"
+        fence = f"SELECT fence FROM {FENCES} WHERE writer = %s"
+        written = self.run(fence, self.counter) if is_fenced else []
         return Target(
             name,
             self.read(),
             not (is_there and self.run(f"SELECT 1 FROM {quoted} LIMIT 1")),
             is_fenced and bool(self.run(fence, self.writer)) and not self._rows(),
             lambda: int(self.run(f"SELECT count(*) FROM {quoted}")[0][0]) if is_there else 0,
+            written[0][0] if written else 0,
         )
 
     def _rows(self) -> Sequence[Any]:

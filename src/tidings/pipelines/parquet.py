@@ -40,7 +40,8 @@ class Parquet(OwnedStore):
     of the log, and the column `sequence` increases from row to row and from file to file. So the
     latest row of an object has the highest `sequence` of its rows. A row with the op `command`
     means that objects in earlier rows may no longer exist. A few messages may occur twice. The
-    metadata of the last file have the mark of the folder (`ownership`).
+    metadata of the last file have the mark of the folder (`ownership`), and its number is the
+    number of batches. A folder without files was emptied by its user, and numbers continue.
 
     Raises:
         WrongPipeline: *folder* is an S3 address without a bucket or a prefix.
@@ -48,14 +49,12 @@ class Parquet(OwnedStore):
 
     def __init__(self, folder: str | Path) -> None:
         self._parts = _parts(folder)
-        self._next = 1
         self._sequence = 0
 
     def open(self, consumer: str) -> None:
         self._own(consumer)
         self._claim(self.inspect())
         last = self._parts.open()
-        self._next = last + 1
         if last:
             table = pyarrow.parquet.read_table(self._parts.read(last), columns=["sequence"])
             self._sequence = table["sequence"][-1].as_py() + 1
@@ -69,6 +68,7 @@ class Parquet(OwnedStore):
             not (last or others),
             self._owner.is_known and not others,
             lambda: last + others,
+            last or self._owner.written,
         )
 
     def write(self, messages: list[Message], fence: int) -> None:
@@ -82,8 +82,8 @@ class Parquet(OwnedStore):
         schema = SCHEMA.with_metadata({_MARK: self._owner.mark})
         table, packed = pyarrow.Table.from_pylist(rows, schema=schema), io.BytesIO()
         pyarrow.parquet.write_table(table, packed, compression="zstd")
-        self._parts.put(self._next, packed.getvalue())
-        self._next += 1
+        self._parts.put(self.written + 1, packed.getvalue())
+        self.written += 1
         self._sequence += len(rows)
 
     def close(self) -> None:

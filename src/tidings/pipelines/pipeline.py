@@ -450,7 +450,8 @@ class Pipeline:
         is_known = bool(found and (found["position"] is not None or found["copying"]))
         # With another start, a consumer may have a position before its store was opened.
         is_copied = is_known and not found["copying"] and source.start == "copy"
-        return Owner(consumer, source.feed, is_known, is_copied, adopt)
+        # A feed of an earlier release has no number.
+        return Owner(consumer, source.feed, is_known, is_copied, adopt, found.get("written", 0))
 
     def tree(self) -> str:
         """Return the pipeline as text for people."""

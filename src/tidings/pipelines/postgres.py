@@ -73,11 +73,14 @@ _STATE = """SELECT oid::text, coalesce(obj_description(oid, 'pg_class'), '') FRO
 _LOCK_TO_CLAIM = sql.SQL("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
 _LOCK_TO_WRITE = sql.SQL("LOCK TABLE {table} IN ROW EXCLUSIVE MODE")
 _COMMENT = sql.SQL("COMMENT ON TABLE {table} IS {mark}")
-_FORGET = sql.SQL("DELETE FROM {fences} WHERE writer = %s")
+# Write the fence, unless a later one is there, and count the batch: the second row begins with 1.
 _FENCE = sql.SQL("""
-    INSERT INTO {fences} AS standing (writer, fence) VALUES (%s, %s)
-    ON CONFLICT (writer) DO UPDATE SET fence = excluded.fence WHERE standing.fence <= excluded.fence
-    RETURNING fence""")
+    INSERT INTO {fences} AS standing (writer, fence)
+    VALUES (%(writer)s, %(fence)s), (%(counter)s, 1)
+    ON CONFLICT (writer) DO UPDATE SET fence =
+        CASE standing.writer WHEN %(counter)s THEN standing.fence + 1 ELSE excluded.fence END
+    WHERE standing.writer = %(counter)s OR standing.fence <= excluded.fence
+    RETURNING writer, fence""")
 _PUT = sql.SQL("""
     INSERT INTO {table} (namespace, id, parents, ts, data, event_id)
     VALUES (%s, %s, %s, %s, %s, %s)
@@ -126,14 +129,15 @@ class Postgres(OwnedStore):
 
     def write(self, messages: list[Message], fence: int) -> None:
         with blame_message(messages), self._transaction() as cursor:
-            self._check(cursor, fence)
+            written = self._check(cursor, fence)
             cursor.execute(_LOCK_TO_WRITE.format(**self._names))
-            self._verify(self._marks(cursor).read())
+            self._verify(self._marks(cursor).read(), written - 1)
             for statement, alike in groupby(messages, _statement):
                 # Consecutive messages with the same statement need only one round trip.
                 cursor.executemany(
                     statement.format(**self._names), [_values(message) for message in alike]
                 )
+        self.written = written
 
     def close(self) -> None:
         if self._connection is not None:
@@ -177,10 +181,9 @@ class Postgres(OwnedStore):
         """Mark the table, after the transactions that write to it have ended."""
         cursor.execute(_TIMEOUT)
         cursor.execute(_LOCK_TO_CLAIM.format(**self._names))
-        if self._claim(self._target(cursor)) == ADOPTED:
-            # The fences of an earlier feed may be higher than those of this one.
-            cursor.execute(_FORGET.format(**self._names), (self._writer,))
         marks = self._marks(cursor)
+        if self._claim(self._target(cursor)) == ADOPTED:
+            marks.adopt(self.written)
         marks.record(self._owner.mark)
         comment = _COMMENT.format(**self._names, mark=marks.comment(self._owner.mark))
         with (
@@ -190,10 +193,15 @@ class Postgres(OwnedStore):
         ):
             cursor.execute(comment)
 
-    def _check(self, cursor: psycopg.Cursor, fence: int) -> None:
-        cursor.execute(_FENCE.format(**self._names), (self._writer, fence))
-        if cursor.fetchone() is None:
+    def _check(self, cursor: psycopg.Cursor, fence: int) -> int:
+        """Store the fence, and return the number of batches, with this one."""
+        counter = self._marks(cursor).counter
+        values = {"writer": self._writer, "fence": fence, "counter": counter}
+        cursor.execute(_FENCE.format(**self._names), values)
+        found: dict[str, int] = dict(cursor.fetchall())
+        if self._writer not in found:
             raise Overtaken(f"a worker later than {fence} writes {self._table}")
+        return found[counter]
 
 
 def _statement(message: Message) -> sql.SQL:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import redis
@@ -22,7 +22,9 @@ PORT = 6379
 ANSWER_S = 60  # a batch fails if the server takes longer than this
 _SCHEMES = ("redis", "rediss", "unix")
 _PUT, _DELETE, _EMPTY = "put", "delete", "empty"
-_MARK = "owner"  # the field of the writers with the mark; consumers have a dot in their names
+# The fields of the writers with the mark and the number of batches. Consumers have a dot in their
+# names.
+_MARK, _WRITTEN = "owner", "written"
 
 # A script that writes a batch. Redis runs a script atomically, so readers see a batch completely or
 # not at all.
@@ -33,11 +35,12 @@ if latest > fence then
     return latest
 end
 local mark = redis.call('HGET', writers, 'owner') or ''
-if mark ~= ARGV[3] then
-    return mark
+local written = tonumber(redis.call('HGET', writers, 'written') or 0)
+if mark ~= ARGV[3] or written < tonumber(ARGV[4]) then
+    return {mark, written}
 end
-redis.call('HSET', writers, writer, fence)
-for at = 4, #ARGV, 3 do
+redis.call('HSET', writers, writer, fence, 'written', written + 1)
+for at = 5, #ARGV, 3 do
     if ARGV[at] == 'put' then
         redis.call('HSET', objects, ARGV[at + 1], ARGV[at + 2])
     elseif ARGV[at] == 'delete' then
@@ -46,7 +49,7 @@ for at = 4, #ARGV, 3 do
         redis.call('UNLINK', objects)
     end
 end
-return 0
+return -written - 1
 """
 
 
@@ -56,10 +59,11 @@ class Redis(OwnedStore):
 
     `HGET key type/id` returns the object as JSON. One script writes a batch. The hash `key:writers`
     has the fence of the last worker; after a later worker has written, an earlier worker can no
-    longer write. Its field `owner` is the mark of the hash (`ownership`). A reset empties the hash
-    *key*. A written batch is on disk only if the server is
-    configured with `appendonly yes` and `appendfsync always`. In Redis Cluster, *key* must have
-    braces, as in `{objects}`, so that both keys are on one node, and *url* must be of this node.
+    longer write. Its fields `owner` and `written` are the mark of the hash and the number of
+    batches (`ownership`). A reset empties the hash *key*. A written batch is on disk only if the
+    server is configured with `appendonly yes` and `appendfsync always`. In Redis Cluster, *key*
+    must have braces, as in `{objects}`, so that both keys are on one node, and *url* must be of
+    this node.
 
     A server that evicts any key when its memory is full (`maxmemory-policy allkeys-...`) is
     refused. If the hash is already marked, a warning is logged instead.
@@ -95,13 +99,14 @@ class Redis(OwnedStore):
         if reason == ADOPTED:
             # The fences of an earlier feed may be higher than those of this one.
             self._client.hdel(self._writers, consumer)
+            self._client.hset(self._writers, _WRITTEN, self.written)
         if reason != OURS:
             self._client.hset(self._writers, _MARK, self._owner.mark)
         self._script = self._client.register_script(_WRITE)
 
     def inspect(self) -> Target:
         client = self._client = redis.Redis.from_url(self._url, socket_timeout=ANSWER_S)
-        mark: Any = client.hget(self._writers, _MARK)
+        mark, written = cast("list[Any]", client.hmget(self._writers, [_MARK, _WRITTEN]))
         is_hash = client.type(self._key) == b"hash"
         return Target(
             str(self),
@@ -109,6 +114,7 @@ class Redis(OwnedStore):
             not client.exists(self._key),
             bool(client.hexists(self._writers, self._owner.consumer)),
             lambda: int(client.hlen(self._key) if is_hash else client.exists(self._key)),
+            int(written or 0),
         )
 
     def count(self) -> int:
@@ -128,13 +134,15 @@ class Redis(OwnedStore):
         commands, refusal = until_refused(messages, _command)
         if commands:
             parts = [part for command in commands for part in command]
-            args = [self._owner.consumer, fence, self._owner.mark, *parts]
+            args = [self._owner.consumer, fence, self._owner.mark, self.written, *parts]
             found = self._script(keys=[self._key, self._writers], args=args)
-            if isinstance(found, bytes):
-                self._verify(found.decode())
-            elif found:
+            if isinstance(found, list):
+                self._verify(found[0].decode(), found[1])
+            elif found > 0:
                 rule = f"it has replaced worker {fence}"
                 raise Overtaken(f"worker {found} writes {self._key}; {rule}")
+            else:
+                self.written = -found
         if refusal is not None:
             raise refusal
 

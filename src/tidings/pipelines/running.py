@@ -328,6 +328,7 @@ class SinkWorker:
             worker=self._worker_name,
             on_held=self._on_held,
             on_log=self._check_copy,
+            on_idle=self._count,
         )
 
     def _register(self) -> None:
@@ -362,8 +363,20 @@ class SinkWorker:
             refused, self.refused = batch[error.index].id, named[error.index]
             self._refused = refused if is_entry(refused) else ""
             raise
+        finally:
+            self._report_count()
         # A `reset` does not count as progress, because each attempt may start a copy again.
         self.progress.count(sum(not each.is_command for each in messages), written)
+
+    def _report_count(self) -> None:
+        sink, worker = self._branch.sink, self._worker
+        if isinstance(sink, OwnedStore) and worker is not None:
+            worker.written = max(worker.written, sink.written)
+
+    def _count(self) -> None:
+        if isinstance(self._branch.sink, OwnedStore):
+            self._branch.sink.count_batches()
+        self._report_count()
 
     def _check_copy(self) -> None:
         assert self._worker is not None
@@ -377,9 +390,11 @@ class SinkWorker:
         Write *messages*; while the store refuses them for a reason that passes, repeat this.
 
         The lease is kept in the meantime. The store is opened again before each attempt, because
-        another server may have its address now.
+        another server may have its address now, and if another worker has written since `open`.
         """
-        sink, backoff, is_open = self._branch.sink, Backoff(), True
+        sink, backoff, worker = self._branch.sink, Backoff(), self._worker
+        assert worker is not None
+        is_open = not isinstance(sink, OwnedStore) or sink.written >= worker.written
         while True:
             try:
                 if not is_open:

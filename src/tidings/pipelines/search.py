@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -15,6 +16,7 @@ from opensearchpy import (
     JSONSerializer,
     NotFoundError,
     OpenSearch,
+    OpenSearchException,
     SerializationError,
     helpers,
 )
@@ -37,6 +39,9 @@ from tidings.pipelines.refusals import of_code
 EMPTY_BATCH = 1000  # documents that one request deletes; only their ids are sent
 ANSWER_S = 60  # a bulk request that takes longer fails, and its batch is retried
 COUNT_S = 3600  # the limit of a count, which reads the whole index
+# The time between two counts under load. A count changes the cluster's state, which takes longer
+# than a small batch.
+COUNT_EVERY_S = 5
 EMPTY_ROUNDS = 5  # attempts to empty an index; one is enough if no other program writes to it
 # The server measures the age of a deletion with a clock that advances every 200 ms.
 FORGET_S = 0.5
@@ -46,7 +51,7 @@ _CONFLICT, _BELOW_ERRORS = 409, 300
 _NAMESPACE = "{namespace}"
 # The name of one index. The servers accept more names, but no other characters of a pattern.
 _INDEX = re.compile(r"""[^\s_+\-*?,<>|\\/":#][^\s*?,<>|\\/":#]{0,254}""")
-_FIELD = "tidings"  # the field of `_meta` with the mark
+_FIELD, _WRITTEN = "tidings", "tidings_written"  # the mark and the number of batches in `_meta`
 SAMPLE = 1000  # documents that are compared with those of a store; an answer has at most 10,000
 
 
@@ -87,10 +92,13 @@ class Search(OwnedStore):
         self._shown = f"{parts.hostname}{parts.path.rstrip('/')}"
         self._client: OpenSearch | None = None
         self._unmarked: set[str] = set()  # indices without a mark, because rights are missing
+        self._meta: dict[str, Any] = {}  # that of the only index, before the batch
+        self._is_counted, self._counted_s = True, 0.0  # when the count was last written
 
     def open(self, consumer: str) -> None:
         self._own(consumer)
         self._unmarked.clear()
+        self.written = self._owner.written  # it is not counted with `{namespace}`
         self._connect()
         # This fails now, not with the first batch, if the address or the password is wrong.
         self._refresh(self._pattern)
@@ -128,8 +136,25 @@ class Search(OwnedStore):
         for index in sorted(wanted):
             if _INDEX.fullmatch(index):  # the server refuses messages for all other names
                 self._claim_index(index)
+        if time.monotonic() > self._counted_s + COUNT_EVERY_S:
+            self.count_batches()
+        self._is_counted = False
         with blame_message(messages):  # a proxy may refuse the whole request
             write_parts(messages, self._put, self._empty)
+
+    def count_batches(self) -> None:
+        """Count the batches since the last call as one, in the only index."""
+        if self._is_counted or not (self._owner.feed and self._is_one):
+            return
+        assert self._client is not None
+        meta = self._meta | {_WRITTEN: self.written + 1}
+        with suppress(OpenSearchException):  # the right was only there for the mark, or it is away
+            self._client.indices.put_mapping(
+                index=self._index, body={"_meta": meta}, request_timeout=COUNT_EVERY_S
+            )
+            self.written += 1
+            self._owner = replace(self._owner, written=self.written)
+            self._is_counted, self._counted_s = True, time.monotonic()
 
     def close(self) -> None:
         if self._client is not None:
@@ -280,13 +305,20 @@ class Search(OwnedStore):
         Raises:
             NotOurs: the index belongs to another consumer, or has documents of an unknown origin.
         """
-        if index in self._unmarked or set(self._marks(index).values()) == {self._owner.mark}:
+        if index in self._unmarked:
+            return
+        metas = self._metas(index).values()
+        meta = {key: each for found in metas for key, each in found.items()}
+        self._meta, written = meta, self._counted(meta)
+        is_ours = {found.get(_FIELD) for found in metas} == {self._owner.mark}
+        if is_ours and written >= self._owner.written:
+            self.written = written
             return
         assert self._client is not None
         self._claim(self._target(index))
         self._owner = replace(self._owner, adopt=None)  # it applies once
-        meta = {key: each for found in self._metas(index).values() for key, each in found.items()}
-        mapping = {"_meta": meta | {_FIELD: self._owner.mark}}
+        meta |= {_FIELD: self._owner.mark, **({_WRITTEN: self.written} if self._is_one else {})}
+        mapping = {"_meta": meta}
         try:
             if self._client.indices.exists(index):
                 self._client.indices.put_mapping(index=index, body=mapping)
@@ -297,14 +329,19 @@ class Search(OwnedStore):
 
     def _target(self, index: str) -> Target:
         found = self._sample(index)
+        meta = next(iter(self._metas(index).values()), {})
         return Target(
             f"index {index} at {self._shown}",
-            next(iter(self._marks(index).values()), ""),
+            str(meta.get(_FIELD, "")),
             not found,
             # With `{namespace}`, each new type has a new index.
             self._owner.is_known and (bool(found) or not self._is_one) and _are_positions(found),
             lambda: self._count(index),
+            self._counted(meta),
         )
+
+    def _counted(self, meta: dict[str, Any]) -> int:
+        return int(meta.get(_WRITTEN, 0)) if self._is_one else self._owner.written
 
     def _count(self, index: str) -> int:
         """Count the documents of *index*, without the cluster's limit of a search, or fail."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,7 +52,8 @@ class Kind(NamedTuple):
 
     *fill* writes rows of another program, *rows* returns their number, *unmark* removes what
     an earlier release would not have written, and *again* replaces the target by one of another
-    program with 3 rows, if the server can distinguish it from the first one.
+    program with 3 rows, if the server can distinguish it from the first one. *backup* returns a
+    function that restores the target, with its mark, to its present state.
     """
 
     fixture: str
@@ -59,6 +61,7 @@ class Kind(NamedTuple):
     fill: Callable[[str, str, int], None]
     rows: Callable[[str, str], int]
     unmark: Callable[[str, str], None]
+    backup: Callable[[str, str], Callable[[], object]]
     again: Callable[[str, str], None] | None = None
 
 
@@ -78,6 +81,7 @@ def _maria(address: str) -> Any:
 
 _KEY = "PRIMARY KEY (namespace, id))"
 _PG = f"(namespace text, id text, parents text[], ts timestamptz, data json, event_id text, {_KEY}"
+N = range(3)  # the tables of a store: the objects, the fences and the marks
 _BINARY = "namespace varbinary(99), id varbinary(99)"
 _MARIA = f"({_BINARY}, ts varchar(40), data json, event_id char(24), {_KEY}"
 
@@ -94,12 +98,20 @@ def _tables(
         _sql(connect, url, f"DROP TABLE {name}")
         fill(url, name, 3)
 
+    def backup(url: str, name: str) -> Callable[[], object]:
+        tables = (name, "tidings_writers", "tidings_marks")
+        _sql(connect, url, *(f"CREATE TABLE {name}_{at} AS SELECT * FROM {tables[at]}" for at in N))
+        statements = ("DELETE FROM {}", "INSERT INTO {} SELECT * FROM {}_{}")
+        restore = [each.format(tables[at], name, at) for at in N for each in statements]
+        return lambda: _sql(connect, url, *restore)
+
     return Kind(
         fixture,
         sink,
         fill,
         lambda url, name: int(_sql(connect, url, f"SELECT count(*) FROM {name}")[0][0]),
         lambda url, name: _sql(connect, url, "DROP TABLE tidings_marks", unmark.format(name)),
+        backup,
         again,
     )
 
@@ -131,6 +143,20 @@ def _drop_collection(url: str, name: str) -> None:
     _fill_collection(url, name, 3)
 
 
+def _backup_collection(url: str, name: str) -> Callable[[], object]:
+    names = (name, "tidings_writers")
+    with _base(url) as base:
+        found = {each: list(base[each].find()) for each in names}
+
+    def restore() -> None:
+        with _base(url) as base:
+            for each in names:
+                base[each].delete_many({})
+                base[each].insert_many(found[each])
+
+    return restore
+
+
 def _fill_hash(url: str, name: str, rows: int) -> None:
     with redis.Redis.from_url(url) as client:
         client.hset(name, mapping={str(at): "1" for at in range(rows)})
@@ -146,6 +172,12 @@ def _unmark_hash(url: str, name: str) -> None:
         assert client.hdel(f"{name}:writers", "owner")
 
 
+def _backup_hash(url: str, name: str) -> Callable[[], object]:
+    client: Any = redis.Redis.from_url(url)
+    found = {key: client.dump(key) for key in (name, f"{name}:writers")}
+    return lambda: [client.restore(key, 0, each, replace=True) for key, each in found.items()]
+
+
 def _fill_index(url: str, name: str, rows: int) -> None:
     for at in range(rows):
         httpx.put(f"{url}/{name}/_doc/{at}", json={"mine": True}, timeout=30).raise_for_status()
@@ -159,6 +191,23 @@ def _count_index(url: str, name: str) -> int:
 def _unmark_index(url: str, name: str) -> None:
     body: dict[str, Any] = {"_meta": {}}
     httpx.put(f"{url}/{name}/_mapping", json=body, timeout=30).raise_for_status()
+
+
+def _backup_index(url: str, name: str) -> Callable[[], object]:
+    _count_index(url, name)
+    mapping = httpx.get(f"{url}/{name}/_mapping", timeout=30).json()[name]
+    hits = httpx.get(f"{url}/{name}/_search?version=true", timeout=30).json()["hits"]["hits"]
+
+    def restore() -> None:
+        httpx.delete(f"{url}/{name}", timeout=30).raise_for_status()
+        httpx.put(f"{url}/{name}", json=mapping, timeout=30).raise_for_status()
+        for each in hits:
+            place = each["_id"].replace("/", "%2F")
+            version = f"version={each['_version']}&version_type=external_gte"
+            where = f"{url}/{name}/_doc/{place}?{version}"
+            httpx.put(where, json=each["_source"], timeout=30).raise_for_status()
+
+    return restore
 
 
 def _fill_folder(url: str, name: str, rows: int) -> None:
@@ -177,6 +226,16 @@ def _unmark_folder(url: str, name: str) -> None:
         pyarrow.parquet.write_table(table.replace_schema_metadata(), path)
 
 
+def _backup_folder(url: str, name: str) -> Callable[[], object]:
+    shutil.copytree(Path(url, name), Path(url, f"{name}-copy"))
+
+    def restore() -> None:
+        shutil.rmtree(Path(url, name))
+        shutil.copytree(Path(url, f"{name}-copy"), Path(url, name))
+
+    return restore
+
+
 KINDS = [
     _tables("database", Postgres, psycopg.connect, _PG, "COMMENT ON TABLE {} IS NULL"),
     _tables("mariadb_url", MySQL, _maria, _MARIA, "ALTER TABLE {} COMMENT = ''"),
@@ -186,16 +245,18 @@ KINDS = [
         _fill_collection,
         _count_collection,
         _unmark_collection,
+        _backup_collection,
         _drop_collection,
     ),
-    Kind("redis_url", Redis, _fill_hash, _count_hash, _unmark_hash),
-    Kind("opensearch", Search, _fill_index, _count_index, _unmark_index),
+    Kind("redis_url", Redis, _fill_hash, _count_hash, _unmark_hash, _backup_hash),
+    Kind("opensearch", Search, _fill_index, _count_index, _unmark_index, _backup_index),
     Kind(
         "folder",
         lambda url, name: Parquet(Path(url, name)),
         _fill_folder,
         _count_folder,
         _unmark_folder,
+        _backup_folder,
     ),
 ]
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -312,6 +373,8 @@ def test_a_target_that_lost_what_was_written_is_not_continued(kind: Kind, url: s
         store.write(copy(), 1)
     with opened(kind.sink(url, "lost1"), known):
         pass
+    within = Owner("p.s", FEED, is_known=True, written=1)  # a part of a copy is written
+    refused(kind.sink(url, "lost3"), within, r"lost3.* empty.*consumers mark p\.s copy")
     with opened(kind.sink(url, "lost2"), replace(known, adopt=0)) as store:
         store.write([video("insert", "c", 2)], 1)
     assert (kind.rows(url, "lost1"), kind.rows(url, "lost2")) == (2, 1)
@@ -342,6 +405,71 @@ def test_a_store_that_was_put_back_to_its_beginning_is_copied_again(
     assert _count_hash(redis_url, key) == 0
     pipe.api.act("p.s", "mark", {"position": "copy", "why": "restored", "by": "test"})
     assert started(2).state == "stopped"
+
+
+def test_a_target_that_was_restored_with_its_mark_is_copied_again(
+    kind: Kind, url: str, pipe: Pipe
+) -> None:
+    """
+    It has fewer batches than the feed. Messages that a function omits do not count as missing.
+    """
+    name, restore = f"restored{pipe.feed}", list[Callable[[], object]]()
+
+    def run(*steps: str | None) -> Progress:
+        """Run the pipeline until it has each posted object; None takes a backup."""
+        sink: Any = kind.sink(url, name)
+        omit = [lambda each: None if each.key.startswith("omitted") else each]
+        pipeline = Pipeline("p", Source(pipe.url, pipe.feed)).save("s", sink, *omit)
+        with Running(pipeline) as running:
+            (progress,) = running.runner.progress
+            for each in steps:
+                if each is None:
+                    restore.append(kind.backup(url, name))
+                    continue
+                post(pipe, ("insert", each))
+                until(lambda: progress.state == "failed" or is_at_end())
+        return progress
+
+    def is_at_end() -> bool:
+        with suppress(Refused):  # it is not registered yet
+            found = pipe.api.show("p.s")
+            return not (found["lag_pages"] or found["copying"])
+        return False
+
+    assert run("a", "b", "omitted1", None, "c").state == "stopped"
+    restore[0]()
+    kept, failed = kind.rows(url, name), run("d")
+    assert (failed.state, kind.rows(url, name)) == ("failed", kept)
+    assert "batches, although p.s has written" in failed.error
+    assert "`tidings consumers mark p.s copy --why restored`" in failed.error
+    pipe.api.act("p.s", "mark", {"position": "copy", "why": "restored", "by": "test"})
+    assert run("omitted2").state == "stopped"
+    assert kind.rows(url, name) == 4 or is_folder(kind)
+    if isinstance(kind.sink(url, name), Redis):  # it is the same for all
+        assert run("omitted3").state == "stopped"
+
+
+def test_a_target_that_is_restored_while_it_is_open_is_not_continued(kind: Kind, url: str) -> None:
+    """Once it is taken over, it is continued."""
+    if is_folder(kind):
+        pytest.skip("a folder is checked when it is opened")
+    with opened(kind.sink(url, "during"), OURS) as store:
+        store.write(copy(), 1)
+        store.count_batches()
+        restore = kind.backup(url, "during")
+        store.write([video("insert", "c", 2)], 1)
+        store.count_batches()
+        restore()
+        with pytest.raises(WrongPipeline, match=r"2.* batches"):
+            store.write([video("insert", "d", 3)], 1)
+    behind = replace(OURS, is_known=True, is_copied=True, written=2)
+    refused(kind.sink(url, "during"), behind, r"1 of the 2 batches.*adopt s=2")
+    for adopt in (2, None):
+        with opened(kind.sink(url, "during"), replace(behind, adopt=adopt)) as store:
+            assert store.written == 2
+    with opened(kind.sink(url, "during"), behind) as store:
+        store.write([video("insert", "d", 3)], 1)
+    assert kind.rows(url, "during") == 3
 
 
 def test_an_open_store_empties_nothing_after_another_adopted_it(kind: Kind, url: str) -> None:
@@ -399,8 +527,13 @@ def test_a_pattern_of_indices_is_no_deletion(opensearch: str) -> None:
         taken.namespace = "T-customers"
         with pytest.raises(NotOurs, match=r"index t-customers .* 2 rows of an unknown origin"):
             store.write([taken], 3)
+    counted = replace(OURS, is_known=True, is_copied=True, written=5)  # the index was one before
+    for page in (4, 5):
+        with opened(Search(opensearch, "{namespace}"), counted) as store:
+            store.write([video("insert", "a", page)], page)
+            assert store.written == 5
     with opened(Search(opensearch, "{namespace}"), OTHERS[0]) as store:
-        store.write([RESET], 4)
+        store.write([RESET], 6)
     counts = [_count_index(opensearch, each) for each in ("t-customers", "u-customers", "video")]
     assert counts == [2, 2, 2]
 
