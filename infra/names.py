@@ -87,6 +87,8 @@ SECTIONS = {
     "DroppedEventCount": "stream-records-were-given-up",
     "OnFailureDestinationDeliveredEventCount": "stream-records-were-given-up",
     "IteratorAge": "a-follower-lags",
+    "PipelineWaiting": "a-pipeline-waits",
+    "PipelineRetainedBytes": "a-pipeline-waits",
 }
 # The runbook section of an alert. An alert is a line in the feed's status; the line names a metric,
 # by which the section is found here.

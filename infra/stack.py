@@ -4,7 +4,7 @@ The composition of a stage, and the permissions of its parts.
 `compose` creates the stacks: resources shared by all stages, data (`infra.data_stack`), functions
 and addresses, and producers and pipelines if there are any. Producers and pipelines have separate
 stacks, because their number is not limited, but the number of resources of a stack is limited to
-500. A producer has eleven resources and a pipeline twelve. No other part of the stage refers to
+500. A producer has eleven resources and a pipeline fourteen. No other part of the stage refers to
 producers or pipelines. Run as a program, this module is the CDK app.
 """
 
@@ -36,7 +36,7 @@ from infra.parts.lake import Lake
 from infra.parts.logs import GatewayLogging
 from infra.parts.machines import SyncJob, SyncMachine, SyncStarts
 from infra.parts.pipeline_job import PipelineJob
-from infra.parts.table_producer import TableProducer, export_topic, reach_of
+from infra.parts.table_producer import TableProducer, alarms_of, export_topic, reach_of
 from infra.parts.tables import Coordination
 from infra.settings import Stage
 from tidings.aws.config import deployment
@@ -286,6 +286,7 @@ class PipelinesStack(cdk.Stack):
         super().__init__(scope, name, description=f"Tidings, {stage.name}: pipelines")
         for run in stage.pipelines:
             PipelineJob(self, f"Pipeline{title(run.name)}", stage=stage, run=run)
+        alarms_of(self, stage).add_pipeline_alarms()
         suppressions.apply(self)
 
 

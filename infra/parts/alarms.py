@@ -28,6 +28,7 @@ from infra import names, prices
 from infra.parts import measures
 from infra.parts.apis import FeedHttpApi, FeedSocketApi
 from infra.parts.function import Clock, StreamSource, TidingsFunction
+from infra.parts.pipeline_job import WAITING_LINES
 from infra.parts.tables import Tables
 from infra.settings import Stage
 from tidings.core.metrics import METRICS, Metric
@@ -150,6 +151,15 @@ class Alarms(Construct):
             for metric in _TABLE_METRICS:
                 refused = table.metric(metric, statistic="Sum", period=measures.PERIOD)
                 self._above(f"{name.title()}{metric}", refused)
+
+    def add_pipeline_alarms(self) -> None:
+        """
+        Add the alarms for stores and readers that wait, and for a database's log that grows.
+
+        A waiting pipeline does not fail, and the log may fill the disk of the database.
+        """
+        for name in WAITING_LINES:
+            self._above(name, measures.of_lines(self.stage, name))
 
     def _above(
         self, name: str, metric: cloudwatch.IMetric, threshold: int = 0, *, periods: int = 1

@@ -45,13 +45,18 @@ def namespace(stage: Stage) -> str:
 
 def count_failures(group: logs.LogGroup, stage: Stage, pattern: str) -> None:
     """Count each line of *group* that matches *pattern* as a failure."""
+    count_lines(group, stage, pattern, NAME)
+
+
+def count_lines(group: logs.LogGroup, stage: Stage, pattern: str, name: str) -> None:
+    """Count each line of *group* that matches *pattern* in the metric *name* of *stage*."""
     logs.MetricFilter(
         group,
-        "Failures",
+        name,
         log_group=group,
         filter_pattern=logs.FilterPattern.literal(pattern),
         metric_namespace=namespace(stage),
-        metric_name=NAME,
+        metric_name=name,
         metric_value="1",
     )
 

@@ -63,7 +63,12 @@ def of_account(name: str) -> cloudwatch.Metric:
 
 def of_failures(stage: Stage) -> cloudwatch.Metric:
     """Return the metric that `logs.count_failures` publishes for all log groups of *stage*."""
-    return _metric(logs.namespace(stage), logs.NAME).with_(period=SOON)
+    return of_lines(stage, logs.NAME).with_(period=SOON)
+
+
+def of_lines(stage: Stage, name: str) -> cloudwatch.Metric:
+    """Return the metric that `logs.count_lines` publishes for all log groups of *stage*."""
+    return _metric(logs.namespace(stage), name)
 
 
 def of_machine(name: str, arn: str) -> cloudwatch.Metric:

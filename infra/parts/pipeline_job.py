@@ -19,7 +19,7 @@ from constructs import Construct
 
 from infra import ROOT, build_job
 from infra.names import prefix
-from infra.parts.logs import log_group
+from infra.parts.logs import count_lines, log_group
 from infra.parts.machines import (
     job_role,
     logged_machine,
@@ -30,6 +30,7 @@ from infra.parts.machines import (
 )
 from infra.parts.policies import allow, allow_all
 from infra.settings import PipelineRun, Stage
+from tidings.core.limits import RETAINED_ALARM_BYTES, WAITING_ALARM_S
 
 LOOK = "rate(5 minutes)"  # interval of the check, which restarts a pipeline that has ended
 DRAIN_S = 30  # the time for a store to finish its current batch when a run ends
@@ -46,6 +47,12 @@ SPARK = {
     "spark.dynamicAllocation.enabled": "false",
 }
 BUS = "default"
+# Matches the events `metrics` of a pipeline whose limits are exceeded, each by the metric of an
+# alarm. The events have no stage, but the log group has.
+WAITING_LINES = {
+    "PipelineWaiting": f"{{ $.waiting_s >= {WAITING_ALARM_S} }}",
+    "PipelineRetainedBytes": f"{{ $.retained_bytes >= {RETAINED_ALARM_BYTES} }}",
+}
 _UNDER_WAY = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING")
 
 
@@ -59,6 +66,8 @@ class PipelineJob(Construct):
         self.entry = assets.Asset(self, "Entry", path=str(build_job.FLOW_ENTRY))
         self.application = self._application(run)
         self.logs = log_group(self, "JobLogs", stage, path=f"/aws/emr-serverless/{self.called}")
+        for metric, pattern in WAITING_LINES.items():
+            count_lines(self.logs, stage, pattern, metric)
         self.job_role = job_role(self, "JobRole")
         self._allow_job(run)
         application = self.application.attr_arn

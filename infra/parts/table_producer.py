@@ -28,7 +28,7 @@ from tidings.aws.config.stages import stack_name
 from tidings.core.ingest import table_capture
 from tidings.core.model.feeds import check_known
 
-TOPIC_EXPORT = "AlarmsTopic"  # an output of a stage's stack, for producers in other stacks
+TOPIC_EXPORT = "AlarmsTopic"  # an output of a stage's stack, for alarms in other stacks
 _REACHED = frozenset(grant.table for grant in deployment.CAPTURE.grants)
 
 
@@ -43,9 +43,15 @@ class Reach:
 
 
 def export_topic(stack: cdk.Stack, stage: Stage, alarms: Alarms) -> None:
-    """Export the alarm topic for producers in other stacks; its ARN never changes."""
+    """Export the alarm topic for alarms in other stacks; its ARN never changes."""
     topic = alarms.topic.topic_arn
     cdk.CfnOutput(stack, f"For{TOPIC_EXPORT}", value=topic, export_name=_topic(stage))
+
+
+def alarms_of(scope: Construct, stage: Stage) -> Alarms:
+    """Return alarms in another stack of *stage*, which are sent to the exported topic."""
+    topic = sns.Topic.from_topic_arn(scope, "Topic", cdk.Fn.import_value(_topic(stage)))
+    return Alarms(scope, "Alarms", stage=stage, topic=topic)
 
 
 def _topic(stage: Stage) -> str:
@@ -61,12 +67,11 @@ def reach_of(scope: Construct, stage: Stage) -> Reach:
         table.name: find_table(scope, stage, table) for table in reached if table.name in _REACHED
     }
     layers = Layers(scope, "Layers", stage)
-    topic = cdk.Fn.import_value(_topic(stage))
     return Reach(
         Tables(tables, find_key(scope, stage), stage),
         [*layers.shared, *layers.tracing],
         _environment(stage, {name: table.table_name for name, table in tables.items()}),
-        Alarms(scope, "Alarms", stage=stage, topic=sns.Topic.from_topic_arn(scope, "Topic", topic)),
+        alarms_of(scope, stage),
     )
 
 

@@ -250,3 +250,26 @@ def test_it_is_packed_for_the_machines_of_emr() -> None:
     assert not {"tidings", "pyspark", "aws-cdk-lib", "pytest"} & packages
     assert "manylinux_2_28_aarch64" in build_job.PLATFORM
     assert build_job.FLOW_ENTRY.is_file()
+
+
+@pytest.mark.node
+def test_a_pipeline_that_waits_raises_an_alarm(deployed: Template) -> None:
+    """A database that keeps too much of its log raises one, too; both name a runbook."""
+    alarms = deployed.resources("AWS::CloudWatch::Alarm").values()
+    filters = deployed.resources("AWS::Logs::MetricFilter").values()
+    counted = {
+        (made["MetricNamespace"], made["MetricName"], each["FilterPattern"])
+        for each in filters
+        for made in each["MetricTransformations"]
+    }
+    assert {(each["Namespace"], each["MetricName"]) for each in alarms} == {
+        ("Tidings/staging", "PipelineWaiting"),
+        ("Tidings/staging", "PipelineRetainedBytes"),
+    }
+    assert counted >= {
+        ("Tidings/staging", "PipelineWaiting", "{ $.waiting_s >= 300 }"),
+        ("Tidings/staging", "PipelineRetainedBytes", "{ $.retained_bytes >= 1073741824 }"),
+    }
+    for each in alarms:
+        assert each["AlarmDescription"].endswith("RUNBOOKS.md#a-pipeline-waits")
+        assert each["AlarmActions"] == [{"Fn::ImportValue": "tidings-staging-AlarmsTopic"}]

@@ -256,6 +256,10 @@ OBJECTS_BYTES_MAX = 2 * 1024 * 1024  # size of a reply of a bootstrap; a Lambda 
 CAPTURE_BYTES = 370_000  # text of a captured batch, which fits a page even without compression
 OBJECTS_READS_MAX = 64  # reads for a reply of a bootstrap: all buckets of a small state
 
+# --- alarms of pipelines ----------------------------------------------------------------------
+WAITING_ALARM_S = 300  # a failover and a restart end earlier; a longer wait needs an operator
+RETAINED_ALARM_BYTES = 1 << 30  # the log of hours on most servers, and early enough for small disks
+
 # --- named consumers -------------------------------------------------------------------------
 CONSUMERS_MAX = 100  # named consumers per feed; one query a minute lists them
 CONSUMER_LEASE_MS = 30_000  # a worker renews its lease at least three times in this period

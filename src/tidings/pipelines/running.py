@@ -16,6 +16,7 @@ from tidings.client.poster import Poster
 from tidings.client.retries import Backoff
 from tidings.client.worker import Message as Delivered
 from tidings.client.worker import Worker, is_entry
+from tidings.core.limits import RETAINED_ALARM_BYTES, WAITING_ALARM_S
 from tidings.pipelines.bodies import PatientStore, object_of
 from tidings.pipelines.copies import CopyCount, CopyDiffers
 from tidings.pipelines.documents import digest
@@ -497,8 +498,6 @@ METRICS_S = 5.0  # the time between two events `metrics`
 # After `stop`, parts that do not write end within this time, so that Ctrl-C has an effect at once.
 GRACE_S = 0.9
 MEASURE_S = 30.0  # the time between two requests for the retained log, each with a connection
-WAITING_ALARM_S = 300  # a failover and a restart end earlier; a longer wait needs an operator
-RETAINED_ALARM_BYTES = 1 << 30  # the log of hours on most servers, and early enough for small disks
 _STUCK = (WAITING, "failing")
 
 
