@@ -91,7 +91,7 @@ _OBJECT_ACTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "read": {BELOW: (_GET,)},
     "write": {BELOW: (_PUT,)},
     "ledger": {LEDGER: (_PUT,)},
-    "rewrite": {BELOW: (_GET, _PUT), LEDGER: (_GET, _PUT, _DELETE)},
+    "rewrite": {BELOW: (_GET, _PUT, _DELETE), LEDGER: (_GET, _PUT, _DELETE)},
     "remove": {BELOW: (_DELETE,), LEDGER: (_DELETE,)},
 }
 _KEY_ACTIONS = {_GET: "kms:Decrypt", _PUT: "kms:GenerateDataKey"}

@@ -8,8 +8,8 @@ import pytest
 
 from tests.contract.stores import Stores
 from tidings.core import limits
-from tidings.core.counters import LogCounter
-from tidings.core.errors import Yielded
+from tidings.core.counters import RESTORED, LogCounter
+from tidings.core.errors import Unavailable, Yielded
 from tidings.core.maintenance.retention import Round
 from tidings.core.model.pages import Page, encode, filler, jump
 
@@ -54,6 +54,9 @@ class TestLog:
         assert stores.log.log_counter(feed) == LogCounter(1, 2, "https://b.example/feeds/main")
         stores.log.take(f"{feed}-other")
 
+        stores.log.yield_to(feed, RESTORED)  # then producers repeat their requests
+        with pytest.raises(Unavailable):
+            stores.log.take(feed)
         stores.log.yield_to(feed, "")
         assert stores.log.take(feed) == 2
         stores.log.yield_to(f"{feed}-new", "https://b.example/feeds/new")

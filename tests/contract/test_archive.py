@@ -15,6 +15,7 @@ from tests.fakes import MemoryArchive, MemoryLedger
 from tidings.aws import clients
 from tidings.aws.archives import open_archive, open_ledger
 from tidings.aws.s3 import S3Archive
+from tidings.core.archive.generations import Generation, begin, lost_parts, remove_lost
 from tidings.core.archive.segments import ArchiveStore, Span, encode
 from tidings.core.erasure.records import Erasure, Ledger
 from tidings.core.errors import TooLarge, Unavailable
@@ -110,6 +111,45 @@ def test_a_part_is_removed(archive: ArchiveStore, feed: str) -> None:
 
     assert archive.get(feed, PARTS[1]) is None
     assert list(archive.list(feed, 0, 10)) == [PARTS[0], PARTS[2]]
+
+
+def test_a_generation_continues_an_earlier_one(archive: ArchiveStore, feed: str) -> None:
+    """Parts of the earlier one with later pages are hidden, even if they are written afterwards."""
+    old, cut = [Span(9, 1), Span(12, 10)], Generation(0, 9, 20)
+    for span in old:
+        archive.put(feed, span, b"old")
+    assert archive.generations(feed) == {}
+    assert archive.begin(feed, 1, cut) and not archive.begin(feed, 1, replace(cut, kept=0))
+    assert archive.generations(feed) == {1: cut}
+    new = [Span(21, 10, 1), Span(25, 22, 1)]
+    for span in (*new, Span(22, 13)):
+        archive.put(feed, span, b"new" if span.generation else b"late")
+    assert list(archive.list(feed, 0, 9)) == [old[0], *new]
+    assert list(archive.list(feed, 0, 2)) == [old[0], new[0]]
+    assert list(archive.list(feed, 21, 9)) == new[1:]
+    assert archive.get(feed, new[0]) == b"new"
+    assert list(archive.parts(feed, 0, 9, 9)) == lost_parts(archive, feed) == [old[1], Span(22, 13)]
+    assert archive.size(feed) == 16  # type: ignore[attr-defined]
+    assert archive.generations(f"{feed}-other") == {}
+
+
+def test_two_restores(archive: ArchiveStore, feed: str) -> None:
+    """The last one decides what is read, whichever generation it continues."""
+    assert [begin(archive, feed, Generation(0, kept, 20)) for kept in (5, 9)] == [1, 2]
+    for span in (Span(5, 1), Span(9, 6), Span(12, 10), Span(21, 6, 1), Span(21, 10, 2)):
+        archive.put(feed, span, b"part")
+    assert list(archive.list(feed, 0, 9)) == [Span(5, 1), Span(9, 6), Span(21, 10, 2)]
+    assert remove_lost(archive, feed) == 2
+    assert begin(archive, feed, Generation(1, 21, 30)) == 3
+    assert list(archive.list(feed, 0, 9)) == [Span(5, 1)]
+
+
+def test_a_generation_that_came_from_another_archive(archive: ArchiveStore, feed: str) -> None:
+    """Its record is missing: the parts of the generation are all that is read."""
+    archive.put(feed, Span(25, 22, 3), b"part")
+    assert list(archive.list(feed, 0, 9)) == [Span(25, 22, 3)]
+    assert begin(archive, feed, Generation(3, 25, 30)) == 4
+    assert list(archive.list(feed, 0, 9)) == [Span(25, 22, 3)]
 
 
 def test_more_parts_than_s3_lists_at_once(s3: S3Archive) -> None:

@@ -6,11 +6,13 @@ from collections import defaultdict
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from tidings.core.archive.generations import MOVED, list_parts
 from tidings.core.erasure.records import from_json, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from tidings.core.archive.generations import Generation
     from tidings.core.archive.segments import Span
     from tidings.core.erasure.records import Erasure
 
@@ -20,6 +22,7 @@ class MemoryArchive:
 
     def __init__(self) -> None:
         self._feeds: defaultdict[str, dict[Span, bytes]] = defaultdict(dict)
+        self._generations: defaultdict[str, dict[int, Generation]] = defaultdict(dict)
         self._lock = Lock()
 
     def put(self, feed: str, span: Span, body: bytes) -> None:
@@ -31,8 +34,23 @@ class MemoryArchive:
             return self._feeds[feed].get(span)
 
     def list(self, feed: str, after: int, limit: int) -> Sequence[Span]:
+        return list_parts(self, feed, after, limit)
+
+    def parts(self, feed: str, generation: int, after: int, limit: int) -> Sequence[Span]:
         with self._lock:
-            return [span for span in sorted(self._feeds[feed]) if span.last > after][:limit]
+            spans = [each for each in sorted(self._feeds[feed]) if each.generation == generation]
+            return [span for span in spans if span.last > after][:limit]
+
+    def generations(self, feed: str) -> Mapping[int, Generation]:
+        with self._lock:
+            return (
+                dict.fromkeys({span.generation for span in self._feeds[feed]} - {0}, MOVED)
+                | self._generations[feed]
+            )
+
+    def begin(self, feed: str, number: int, generation: Generation) -> bool:
+        with self._lock:
+            return self._generations[feed].setdefault(number, generation) is generation
 
     def remove(self, feed: str, span: Span) -> None:
         with self._lock:

@@ -10,8 +10,7 @@ from threading import Lock
 
 from tests.fakes.due import mark_nothing
 from tidings.core import limits
-from tidings.core.counters import LogCounter
-from tidings.core.errors import Yielded
+from tidings.core.counters import LogCounter, refusal
 from tidings.core.log.append import Claim
 from tidings.core.log.stores import Result
 from tidings.core.maintenance.retention import Round
@@ -61,7 +60,7 @@ class MemoryLog:
     def take(self, feed: str, operations: int = 0) -> int:
         with self._lock:
             if self._feeds[feed].successor:
-                raise Yielded(feed, self._feeds[feed].successor)
+                raise refusal(feed, self._feeds[feed].successor)
             self.mark(feed)
             self._feeds[feed].head += 1
             self._feeds[feed].operations += operations

@@ -12,6 +12,8 @@ from tidings.admin.state_target import StateTarget, state_options, tables_option
 from tidings.aws.effects import sleep_ms
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core.archive.segments import ArchiveStore
+from tidings.core.counters import RESTORED
+from tidings.core.errors import UnknownFeed
 from tidings.core.maintenance.restore import Plan, Restored, Restorer
 from tidings.core.model.feeds import public_name
 
@@ -48,6 +50,9 @@ def restore(
     pages get a new copy of everything. If the command is killed, run it again. Afterwards, repair
     the state with `tidings rebuild`.
 
+    With --tables, the stage's own tables refuse posts from now on; clients repeat them. To use
+    these tables again instead of the restored ones, run the command without --tables.
+
     \b
     Examples:
       tidings restore --stage prod --tables 2 --dry-run
@@ -59,9 +64,32 @@ def restore(
             f"{target.name} is a copy: restore nothing; copy it again with `tidings relays reset`"
         )
     restorer = _restorer(target, archive)
-    plan = restorer.plan(target.feed, last_page)
+    assigned = _end_of_used(target, fence=not dry_run)
+    if last_page is None and assigned >= restorer.reader.log.head(target.feed):
+        last_page = assigned or None  # a smaller head is damaged
+    plan = restorer.plan(target.feed, last_page, assigned=assigned)
     done = None if dry_run else restorer.restore(target.feed, plan)
     click.echo(json.dumps(_as_json(target.feed, plan, done)) if as_json else _as_text(plan, done))
+
+
+def _end_of_used(target: StateTarget, *, fence: bool) -> int:
+    """
+    Return the last number that the stage's own tables have assigned; 0 if this is unknown.
+
+    With *fence*, they assign no more numbers. So no operation is acknowledged that the restored
+    tables lack, under a number that they assign again.
+    """
+    if target.used is None:
+        return 0
+    used = StateTarget(target.name, target.client, target.used)
+    try:
+        if fence:
+            used.log().yield_to(used.feed, RESTORED)
+        return used.log().head(used.feed)
+    except UnknownFeed:
+        return 0
+    except target.client.exceptions.ResourceNotFoundException:
+        return 0  # a deleted table assigns no numbers
 
 
 def _restorer(target: StateTarget, archive: str | None) -> Restorer:

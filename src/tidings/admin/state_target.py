@@ -38,11 +38,16 @@ _CONNECTIONS = 16  # one for each thread that repairs rows, and a few more
 
 @dataclass(frozen=True)
 class StateTarget:
-    """The tables of the feed *name*, named by *settings* and accessed with *client*."""
+    """
+    The tables of the feed *name*, named by *settings* and accessed with *client*.
+
+    *used* has the names of the stage's own tables if *settings* has those of restored tables.
+    """
 
     name: str
     client: Any
     settings: Settings
+    used: Settings | None = None
 
     @cached_property
     def feed(self) -> str:
@@ -205,7 +210,9 @@ def tables_option(command: Command) -> Command:
 def _with_tables(target: Examined, suffix: str) -> StateTarget:
     if not isinstance(target, StateTarget) or target.settings.stage == _TWIN:
         raise click.UsageError("--tables is for a --stage, not for a twin or a server")
-    return replace(target, settings=_with_suffix(target.settings, suffix))
+    settings = _with_suffix(target.settings, suffix)
+    used = None if settings == target.settings else target.settings
+    return replace(target, settings=settings, used=used)
 
 
 def _with_suffix(settings: Settings, suffix: str) -> Settings:

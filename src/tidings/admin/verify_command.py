@@ -28,6 +28,7 @@ from tidings.aws.effects import now_ms
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core import limits
+from tidings.core.archive.generations import lost_parts
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.maintenance.verify import Compared, Rebuilder, Repaired, Verifier, differing
 from tidings.core.model.feeds import public_name
@@ -288,7 +289,7 @@ def verify(
     Compare the state of a feed with its log, and name every object that differs.
 
     Nothing is changed, and the feed may stay in use. Rows that are older than the log are only
-    counted; with --archive, they are compared with the archive.
+    counted; with --archive, they are compared with the archive, and so are the pages of the log.
 
     \b
     Examples:
@@ -300,15 +301,34 @@ def verify(
     unwritten = target.unwritten()
     with run_over(target, buckets, archive) as (verifier, progress):
         result = examine(verifier, progress, _print if as_json else None)
+    problems = _archive_problems(verifier)
     if as_json:
-        click.echo(json.dumps(findings_json(result, target.feed, verifier.floor)))
+        found = findings_json(result, target.feed, verifier.floor)
+        click.echo(json.dumps(found | ({"archive": problems} if verifier.archive else {})))
     else:
         show_findings(result, target.feed, verifier.floor)
     for numbers in unwritten:
         remedy = "start the server or run `tidings rebuild`"
         click.echo(f"{_unwritten(target, numbers)}; {remedy}", err=True)
-    if result.differences or unwritten:
+    for problem in problems:
+        click.echo(f"{public_name(target.feed)}: {problem}", err=True)
+    if result.differences or unwritten or problems:
         ctx.exit(DIFFERENT)
+
+
+def _archive_problems(verifier: Verifier) -> list[str]:
+    """Return a sentence for each way in which the archive differs from the log."""
+    if verifier.archive is None:
+        return []
+    problems = [
+        f"a process that still runs with the tables before a restore has archived the pages"
+        f" {span.first} to {span.last}, which are lost (generation {span.generation})"
+        for span in lost_parts(verifier.archive.store, verifier.feed)
+    ]
+    if some := verifier.conflicts:
+        shown = ", ".join(map(str, some[:SHOWN_MAX]))
+        problems.append(f"the archive and the log have different content in the pages {shown}")
+    return problems
 
 
 def _unwritten(target: Examined, numbers: Numbers) -> str:

@@ -15,11 +15,12 @@ from tidings.core.errors import InvalidOperation, TooLarge, Unavailable
 from tidings.http.settings import ARCHIVE_FOLDER, LEDGER_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ObjectTypeDef
 
+    from tidings.core.archive.generations import Generation
     from tidings.core.archive.segments import Span
     from tidings.core.effects import Clock
     from tidings.core.erasure.records import Erasure
@@ -43,6 +44,9 @@ def read_object(client: S3Client, bucket: str, key: str, *, what: str, bytes_max
 
 PART_BYTES_MAX = 64 * 1024 * 1024  # maximum size of a compressed part; a reader loads a whole part
 _KEYS_MAX = 1000  # maximum number of keys that S3's ListObjectsV2 returns
+# S3's errors if an object exists, and if another request creates it at the same time.
+_EXISTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
+_PART = ".gz"  # the end of the name of a part
 _AFTER_DIGITS = "~"  # a page number with this suffix sorts after all names with that number
 
 
@@ -69,48 +73,86 @@ class S3Archive:
             TooLarge: the part has more than `PART_BYTES_MAX` bytes.
             Unavailable: S3 does not answer.
         """
-        key = self._key(feed, span)
         try:
-            return read_object(
-                self._client(), self._bucket, key, what="part", bytes_max=PART_BYTES_MAX
-            )
+            return self._read(feed, span.name)
         except ClientError as error:
             if error.response["Error"]["Code"] == "NoSuchKey":
                 return None
             raise
 
     def list(self, feed: str, after: int, limit: int) -> Sequence[Span]:
-        from tidings.core.archive.segments import span_of  # not needed by the sync functions
+        from tidings.core.archive.generations import list_parts
+
+        return list_parts(self, feed, after, limit)
+
+    def parts(self, feed: str, generation: int, after: int, limit: int) -> Sequence[Span]:
+        from tidings.core.archive.segments import folder_of, span_of  # not needed by syncs
 
         spans: list[Span] = []
-        for each in self._objects(feed, after, limit):
-            span = span_of(each["Key"].removeprefix(self._folder(feed)))
+        begin = f"{folder_of(generation)}{after:013d}{_AFTER_DIGITS}"
+        for name, _ in self._objects(feed, folder_of(generation), begin, limit):
+            span = span_of(name)
             if span is not None and span.last > after:
                 spans.append(span)
             if len(spans) == limit:
                 break
         return spans
 
+    def generations(self, feed: str) -> Mapping[int, Generation]:
+        from tidings.core.archive.generations import parse_generations
+
+        names = [name for name, _ in self._objects(feed, "generation-")]
+        return parse_generations(names, partial(self._read, feed))
+
+    def begin(self, feed: str, number: int, generation: Generation) -> bool:
+        from tidings.core.archive.generations import record_name
+
+        key, body = self._folder(feed) + record_name(number), generation.to_json().encode()
+        try:
+            with translate_errors():
+                self._client().put_object(Bucket=self._bucket, Key=key, Body=body, IfNoneMatch="*")
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _EXISTS:
+                return False
+            raise
+        return True
+
+    def _read(self, feed: str, name: str) -> bytes:
+        key = self._folder(feed) + name
+        return read_object(self._client(), self._bucket, key, what="part", bytes_max=PART_BYTES_MAX)
+
     def remove(self, feed: str, span: Span) -> None:
         with translate_errors():
             self._client().delete_object(Bucket=self._bucket, Key=self._key(feed, span))
 
     def size(self, feed: str) -> int:
-        return sum(each["Size"] for each in self._objects(feed, 0, _KEYS_MAX))
+        found = self._objects(feed, "", delimiter="")
+        return sum(size for name, size in found if name.endswith(_PART))
 
-    def _objects(self, feed: str, after: int, limit: int) -> Iterator[ObjectTypeDef]:
-        """Yield the objects after page *after*, with one request for each *limit* objects."""
+    def _objects(
+        self, feed: str, prefix: str, after: str = "", limit: int = _KEYS_MAX, delimiter: str = "/"
+    ) -> Iterator[tuple[str, int]]:
+        """
+        Yield the name in the folder of *feed* and the size of each object after the name *after*.
+
+        Each request returns *limit* objects. Yield a folder below *prefix*, with a slash at the
+        end, instead of its objects, unless *delimiter* is empty.
+        """
         folder = self._folder(feed)
         request: dict[str, Any] = {
             "Bucket": self._bucket,
-            "Prefix": folder,
-            "StartAfter": f"{folder}{after:013d}{_AFTER_DIGITS}",
+            "Prefix": folder + prefix,
+            "StartAfter": folder + after,
+            "Delimiter": delimiter,
             "MaxKeys": min(limit, _KEYS_MAX),
         }
         while True:
             with translate_errors():
                 answer = self._client().list_objects_v2(**request)
-            yield from answer.get("Contents", ())
+            for each in answer.get("Contents", ()):
+                yield each["Key"].removeprefix(folder), each["Size"]
+            for folder_ in answer.get("CommonPrefixes", ()):
+                yield folder_["Prefix"].removeprefix(folder), 0
             if not answer["IsTruncated"]:
                 return
             request["ContinuationToken"] = answer["NextContinuationToken"]

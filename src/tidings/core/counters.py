@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tidings.core import limits
 from tidings.core.effects import has_passed, is_ahead
+from tidings.core.errors import TidingsError, Unavailable, Yielded
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,16 @@ class LogCounter:
     page: int
     operations: int
     successor: str = ""
+
+
+RESTORED = "restored"  # the successor of a log that continues in restored tables
+
+
+def refusal(feed: str, successor: str) -> TidingsError:
+    """Return the error for a request for a number of a log with a *successor*."""
+    if successor == RESTORED:
+        return Unavailable(f"{feed}: restored tables continue the log; repeat the request later")
+    return Yielded(feed, successor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,8 @@ class Archive:
         store, positions = self.opens(), set(wanted)
         bodies = self._bodies(spans, store)
         while True:
-            span, body = encode(keep_entries(join_parts(map(decode, bodies.values())), positions))
+            pages = keep_entries(join_parts(map(decode, bodies.values())), positions)
+            span, body = encode(pages, spans[0].generation)
             expected = bodies
             if (bodies := self._bodies(spans, store)) != expected:
                 continue
@@ -324,7 +325,8 @@ class Compaction:
 
 
 def _merge(group: Sequence[Span]) -> Span:
-    return Span(last=max(span.last for span in group), first=min(span.first for span in group))
+    last, first = max(span.last for span in group), min(span.first for span in group)
+    return Span(last, first, group[0].generation)
 
 
 def _weigh(spans: Sequence[Span], flagged: DataFrame) -> list[Weighed]:

@@ -401,7 +401,10 @@ class Host(Assembly):
         """
         holes, archived = self._recovery.unwritten(feed), self.stores.followers.checkpoints(feed)
         if holes and archived.get(ARCHIVE, 0) >= holes[0].first:
-            self.stores.followers.set_checkpoint(feed, ARCHIVE, holes[0].first - 1)
+            (note,) = (
+                each.note for each in self.stores.followers.leases(feed) if each.name == ARCHIVE
+            )
+            self.stores.followers.set_checkpoint(feed, ARCHIVE, holes[0].first - 1, note=note)
 
     def _recover(self, feed: str) -> None:
         for numbers in self._recovery.fill(feed):

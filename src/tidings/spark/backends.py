@@ -173,8 +173,9 @@ class ArchiveBackend:
         raise Gone(f"the archive does not continue after page {place.page}, and has no state")
 
     def is_lost(self, at: Replication | Place) -> bool:
-        """Return False, because a restore removes from the archive the pages that the feed lost."""
-        return False
+        """Return True if a restore, which began a generation of the archive, lost *at*."""
+        generations = self._store().generations(self.where.feed).values()
+        return any(each.kept < at.page <= each.last for each in generations)
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
         first = after.page if after.slot < PAGE_END else after.page + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.unit.admin.cloudformation import deployed
+from tidings.admin.state_target import ignore_metric
+from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.cli.main import main
 from tidings.core.archive import segments
+from tidings.core.archive.writer import Archiver
+from tidings.core.errors import Unavailable
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.http.outbound.folder_archive import FolderArchive
@@ -72,7 +77,7 @@ def test_tables_beside_those_in_use_are_taken_up(client: Any, tmp_path: Path) ->
     }
     assert [page.number for page in log.read("main", 0)] == [1, 2, 8]
     assert log.take("main") == 9
-    assert [(span.first, span.last) for span in kept.list("main", 0, 9)] == [(1, 2)]
+    assert [(span.first, span.last) for span in kept.list("main", 0, 9)] == [(1, 2), (3, 8)]
     assert DynamoDBProfiles(client, "tidings-dev-control-2").profile("main").lost == ((3, 7),)
     assert DynamoDBLog(client, "log", "control").head("main") == 0
 
@@ -99,3 +104,56 @@ def test_a_twin_has_no_tables_beside_its_own() -> None:
     address = ["--endpoint-url", "http://127.0.0.1:1"]
     done = CliRunner().invoke(main, ["restore", *address, "--tables", "2"])
     assert (done.exit_code, "--tables is for a --stage" in done.stderr) == (2, True)
+
+
+def _archive(client: Any, control: str, archiver: Archiver, log: DynamoDBLog) -> None:
+    """Run the follower `archive` of these tables."""
+    followers = DynamoDBFollowers(client, control)
+    lease = followers.take("main", "archive", owner="a", now_ms=AT)
+    pages = log.read("main", archiver.begin(lease))
+    archiver.handle("main", pages)
+    done = replace(lease, checkpoint=pages[-1].number, note=archiver.note("main"))
+    followers.release(done, force=True)
+
+
+def test_the_stage_runs_during_its_restore(client: Any, tmp_path: Path) -> None:
+    """
+    Its producers are refused before a number is assigned twice, also if they are between two steps.
+
+    Its follower of the archive, which has read pages, writes them after the restore.
+    """
+    new, old = _restored(client), DynamoDBLog(client, "log", "control")
+    kept, here = FolderArchive(tmp_path), ("--archive", str(tmp_path))
+    for _ in range(4):
+        old.put("main", _page(old.take("main")))
+    stalled = Archiver(kept, ignore_metric)
+    _archive(client, "control", stalled, old)
+    late = old.take("main")
+    stalled.begin(
+        DynamoDBFollowers(client, "control").take("main", "archive", owner="s", now_ms=AT)
+    )
+
+    assert json.loads(_run("--tables", "2", *here, "--json").stdout)["lost"] == [3, 5]
+    with pytest.raises(Unavailable):
+        old.take("main")
+    old.put("main", _page(late))
+    stalled.handle("main", old.read("main", 4))
+    number = new.take("main")
+    assert new.put("main", replace(_page(number), at_ms=AT + 1)) == f"{number}"
+    _archive(client, "tidings-dev-control-2", Archiver(kept, ignore_metric), new)
+
+    run = CliRunner().invoke
+    shown = run(main, ["archive", "show", "1..", *here, "--json"]).stdout.splitlines()
+    assert [json.loads(line)["data"]["id"] for line in shown] == ["x1", "x2", "x7"]
+    verify = ["verify", "--stage", "dev", "--tables", "2", *here]
+    found = run(main, verify)
+    assert (found.exit_code, "the pages 5 to 5, which are lost" in found.stderr) == (3, True)
+    assert _run("--tables", "2", *here).exit_code == 0  # as if it had been killed
+    assert run(main, verify).exit_code == 0
+
+    span = kept.list("main", 2, 9)[-1]
+    other = segments.encode([replace(_page(span.last), skipped=span.last - span.first)])[1]
+    (tmp_path / "archive" / "main" / span.name).write_bytes(other)  # a program of another host
+    assert run(main, verify).exit_code == 3
+    assert _run(*here).exit_code == 0  # the operator goes back to the tables before the restore
+    assert old.take("main") > 5

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 
 from tests.unit.server.test_crashes import FEED, Consumer, Producer, hosted
 from tidings.core import limits
+from tidings.core.archive.generations import lost_parts
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE
@@ -160,22 +163,40 @@ def test_a_number_that_no_page_was_written_under_is_filled(
 def test_an_archive_that_passed_a_hole_is_written_again(tmp_path: Path) -> None:
     """Otherwise the pages before the hole could not be read from it."""
     path, archive = tmp_path / "feed.db", tmp_path / "archive"
-
-    async def archived(name: str) -> int:
-        async with hosted(path, archive) as (host, app):
-            await Producer(app, name).post(1)
-            head = await asyncio.to_thread(host.stores.log.head, FEED)
-            await _until(lambda: _state(host) == head)
-            host.waker.wake(FEED, ARCHIVE)
-            await _until(lambda: host.stores.followers.checkpoints(FEED).get(ARCHIVE) == head)
-        return head
-
-    asyncio.run(archived("a"))
+    asyncio.run(_archived(path, archive, "a"))
     _take(path, 1)
     _change(path, f"UPDATE followers SET checkpoint = 2 WHERE name = '{ARCHIVE}'")
-    head = asyncio.run(archived("b"))
+    head = asyncio.run(_archived(path, archive, "b"))
     reader = ArchiveReader(FolderArchive(archive), lambda *_: None)
     assert (head, reader.reaches(FEED, 0, head)) == (3, True)
+
+
+def test_the_server_before_a_restore_still_runs(tmp_path: Path) -> None:
+    """Both write the same archive; readers find only what the restored server wrote."""
+    first, second, archive = tmp_path / "feed.db", tmp_path / "new.db", tmp_path / "archive"
+    asyncio.run(_archived(first, archive, "kept"))
+    shutil.copy(first, second)
+    for name in ("b", "c"):
+        asyncio.run(_archived(first, archive, f"late-{name}"))
+        head = asyncio.run(_archived(second, archive, f"new-{name}"))
+    reader, pages = ArchiveReader(FolderArchive(archive), lambda *_: None), list[Page]()
+    while found := reader.read(FEED, pages[-1].number if pages else 0, head):
+        pages += found
+    names = [json.loads(page.text)["id"] for page in pages if page.text]
+    assert names == ["kept-0", "new-b-0", "new-c-0"]
+    (late,) = lost_parts(FolderArchive(archive), FEED)  # the restore has removed the other one
+    assert (late.first, late.generation) == (3, 0)
+
+
+async def _archived(path: Path, archive: Path, name: str) -> int:
+    """Post to the server of *path*, and return the last page when it is archived."""
+    async with hosted(path, archive) as (host, app):
+        await Producer(app, name).post(1)
+        head = await asyncio.to_thread(host.stores.log.head, FEED)
+        await _until(lambda: _state(host) == head)
+        host.waker.wake(FEED, ARCHIVE)
+        await _until(lambda: host.stores.followers.checkpoints(FEED).get(ARCHIVE) == head)
+    return head
 
 
 def test_a_page_that_was_there_is_not_replaced(tmp_path: Path) -> None:

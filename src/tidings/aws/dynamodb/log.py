@@ -52,8 +52,7 @@ from tidings.aws.dynamodb.attributes import (
 )
 from tidings.aws.dynamodb.table import Batches, Table, TableStore
 from tidings.core import limits, tracing
-from tidings.core.counters import LogCounter
-from tidings.core.errors import Yielded
+from tidings.core.counters import LogCounter, refusal
 from tidings.core.model.pages import Page, Pages
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ class DynamoDBLog:
         try:
             head = self._control.update(head_key(feed), add, values, free, returns="ALL_NEW")
         except ConditionFailed as failed:
-            raise Yielded(feed, decode_log_counter(failed.item).successor) from None
+            raise refusal(feed, decode_log_counter(failed.item).successor) from None
         due.wake(self._control, head, head_key(feed), feed)
         return decode_head(head)
 

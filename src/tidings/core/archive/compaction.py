@@ -137,15 +137,16 @@ def groups(parts: Sequence[Weighed]) -> list[list[Span]]:
     """
     Return the groups of parts to rewrite; each group becomes one part.
 
-    *parts* are all parts to be compacted, in order. Adjacent parts are merged up to the size that a
-    reader can hold in memory. A part is left out if compaction removes none of its entries and it
-    is not merged with another part.
+    *parts* are all parts to be compacted, in order. Adjacent parts of a generation are merged up to
+    the size that a reader can hold in memory. A part is left out if compaction removes none of its
+    entries and it is not merged with another part.
     """
     grouped: list[list[Weighed]] = []
     reached = size = 0
     for part in parts:
         size += _weight(part)
-        if grouped and part.span.first <= reached + 1 and size <= limits.ARCHIVE_PART_BYTES:
+        is_next = grouped and grouped[-1][0].span.generation == part.span.generation
+        if is_next and part.span.first <= reached + 1 and size <= limits.ARCHIVE_PART_BYTES:
             grouped[-1].append(part)
         else:
             grouped.append([part])
@@ -170,7 +171,9 @@ def join_parts(parts: Iterable[Sequence[Page]]) -> list[Page]:
 
 def covered_parts(spans: Iterable[Span]) -> list[Span]:
     """
-    Return the parts that another part contains entirely, in the order in which to remove them.
+    Return the parts that another part of their generation contains entirely.
+
+    They are in the order in which to remove them.
 
     The part that ends last comes first, because a reader may look for a page only in the first part
     that ends at the page or after it. For example, part 1-20 covers parts 1-5 and 6-10. If part 1-5
@@ -178,9 +181,10 @@ def covered_parts(spans: Iterable[Span]) -> list[Span]:
     the reader finds page 3 in part 1-5 and, after that part was removed, in part 1-20.
     """
     redundant: list[Span] = []
-    lowest: int | None = None
+    lowest: dict[int, int] = {}
     for span in sorted(spans, key=lambda span: (-span.last, span.first)):
-        if lowest is not None and lowest <= span.first:
+        least = lowest.setdefault(span.generation, span.first + 1)
+        if least <= span.first:
             redundant.append(span)
-        lowest = span.first if lowest is None else min(lowest, span.first)
+        lowest[span.generation] = min(least, span.first)
     return redundant

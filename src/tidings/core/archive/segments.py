@@ -27,20 +27,28 @@ from tidings.core.errors import BrokenPart
 from tidings.core.model.pages import GZIP, Page, inflate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tidings.core.archive.generations import Generation
 
 
 _LEVEL = 6
 # Thirteen digits hold every page number that fits an event id.
-_NAME = re.compile(r"(\d{13})-(\d{13})\.ndjson\.gz", re.ASCII)
+_NAME = re.compile(r"(?:generation-(\d{6})/)?(\d{13})-(\d{13})\.ndjson\.gz", re.ASCII)
+PAGE_MAX = 10**13 - 1  # the largest number of a page in the name of a part
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """The range of pages that a part holds, from *first* to *last*. Spans are sorted by *last*."""
+    """
+    The range of pages that a part of a *generation* holds, from *first* to *last*.
+
+    Spans are sorted by *last*.
+    """
 
     last: int
     first: int
+    generation: int = 0
 
     def __post_init__(self) -> None:
         assert 0 < self.first <= self.last
@@ -48,31 +56,36 @@ class Span:
     @property
     def name(self) -> str:
         """
-        Return the last component of the part's key.
+        Return the part's key below the folder of the feed.
 
-        The component starts with the number of the part's last page, so that one listing finds the
-        part that has a page. Keys are listed in order from a given key on, and the first part that
-        ends at the page or after it has the page.
+        Its last component starts with the number of the part's last page, so that one listing finds
+        the part that has a page. Keys are listed in order from a given key on, and the first part
+        that ends at the page or after it has the page.
         """
-        return f"{self.last:013d}-{self.first:013d}.ndjson.gz"
+        return f"{folder_of(self.generation)}{self.last:013d}-{self.first:013d}.ndjson.gz"
 
     def holds(self, page: int) -> bool:
         return self.first <= page <= self.last
 
 
+def folder_of(generation: int) -> str:
+    """Return the folder of *generation* below that of the feed; it ends with a slash or is ""."""
+    return f"generation-{generation:06d}/" if generation else ""
+
+
 def span_of(name: str) -> Span | None:
-    """Parse *name*, the last component of a key; return None if it does not name a part."""
+    """Parse *name*, a key below the folder of a feed; return None if it does not name a part."""
     match = _NAME.fullmatch(name)
-    return Span(last=int(match[1]), first=int(match[2])) if match else None
+    return Span(int(match[2]), int(match[3]), int(match[1] or 0)) if match else None
 
 
-def encode(pages: Sequence[Page]) -> tuple[Span, bytes]:
+def encode(pages: Sequence[Page], generation: int = 0) -> tuple[Span, bytes]:
     """
-    Return the span and the encoded part of *pages*, which must be consecutive.
+    Return the span and the encoded part of *pages*, which must be consecutive, in *generation*.
 
     The same pages always give the same bytes.
     """
-    span = Span(last=pages[-1].number, first=pages[0].first)
+    span = Span(pages[-1].number, pages[0].first, generation)
     assert are_complete(pages, span)
     return span, gzip.compress(text_of(pages).encode(), _LEVEL, mtime=0)
 
@@ -187,8 +200,18 @@ class ArchiveStore(Protocol):
         """
         Return at most *limit* parts that end after page *after*, in order.
 
-        The listing is strongly consistent: it has each part that `put` stored before the call.
+        Leave out the parts with lost pages, see `generations`. The listing is strongly consistent:
+        it has each part that `put` stored before the call.
         """
+
+    def parts(self, feed: str, generation: int, after: int, limit: int) -> Sequence[Span]:
+        """Return parts as `list` does, of one *generation* and with lost pages."""
 
     def remove(self, feed: str, span: Span) -> None:
         """Remove the part; do nothing if it does not exist."""
+
+    def generations(self, feed: str) -> Mapping[int, Generation]:
+        """Return all generations but the first, which has the number 0 and no record."""
+
+    def begin(self, feed: str, number: int, generation: Generation) -> bool:
+        """Store *generation* under *number*; return False if the number is already used."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -52,17 +52,25 @@ class Archiver:
 
     The checkpoint is stored after the part. If the process crashes in between, or has lost its
     lease, the next run archives the same pages again.
+
+    The note of the lease is the generation in which to write, see `note_of`.
     """
 
     store: ArchiveStore
     count: Count
+    _notes: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return ARCHIVE
 
     def begin(self, lease: Lease) -> int:
-        """Return the checkpoint, because no page may be skipped."""
+        """
+        Return the checkpoint, because no page may be skipped.
+
+        The generation was stored with the checkpoint, so the pages after it are of the generation.
+        """
+        self._notes[lease.feed] = lease.note
         return lease.checkpoint
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
@@ -70,12 +78,11 @@ class Archiver:
         return False
 
     def note(self, feed: str) -> bytes:
-        """Return an empty note."""
-        return b""
+        return self._notes.get(feed, b"")
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         part = _of_a_part(pages)
-        span, body = encode(part)
+        span, body = encode(part, generation_of(self.note(feed)))
         self.store.put(feed, span, body)
         self.count("PartsArchived", 1)
         return len(part)
@@ -86,6 +93,16 @@ class Archiver:
     def on_pages_lost(self, feed: str) -> bool:
         """Return True, so that the archive skips missing pages, which leaves a gap."""
         return True
+
+
+def note_of(generation: int) -> bytes:
+    """Return the note of the archive's lease if parts are written in *generation*."""
+    return str(generation).encode()
+
+
+def generation_of(note: bytes) -> int:
+    """Return the generation in *note*; 0 for a lease of a feed that was never restored."""
+    return int(note or 0)
 
 
 def _of_a_part(pages: Sequence[Page]) -> Sequence[Page]:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.archive.generations import remove_lost
 from tidings.core.archive.reader import all_spans
 from tidings.core.archive.segments import decode, encode
 from tidings.core.consumers.consumer import Change
@@ -453,6 +454,8 @@ class Eraser:
         after = min(each.page for each in erasures)
         end = max(each.through for each in erasures)
         spans = self._next_parts(feed, after, end)
+        if self.archive and not spans:
+            remove_lost(self.archive, feed)
         scrubber, counts = self._scrubber(feed, erasures), Counter[str]()
         for span in spans:
             counts += self._rewrite_part(feed, span, scrubber)
@@ -490,7 +493,7 @@ class Eraser:
         counts.update({name for each in found.values() for name in each.entries})
         scrubbed = [found[page.number].page if page.number in found else page for page in pages]
         if any(one is not other for one, other in zip(scrubbed, pages, strict=True)):
-            self.archive.put(feed, *encode(scrubbed))
+            self.archive.put(feed, *encode(scrubbed, span.generation))
         return counts
 
     # The end.

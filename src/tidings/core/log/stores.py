@@ -40,6 +40,7 @@ class LogStore(Protocol):
 
         Raises:
             Yielded: another feed continues the log.
+            Unavailable: restored tables continue the log (`counters.RESTORED`).
         """
 
     def put(self, feed: str, page: Page) -> str:

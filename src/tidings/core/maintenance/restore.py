@@ -15,15 +15,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
-from tidings.core.archive import segments
+from tidings.core.archive.generations import Generation, begin, lost_parts, remove_lost
+from tidings.core.archive.generations import cut as cut
 from tidings.core.archive.reader import all_spans
+from tidings.core.archive.segments import encode
+from tidings.core.archive.writer import generation_of, note_of
 from tidings.core.consumers import consumer as consumers
 from tidings.core.consumers import position as positions
 from tidings.core.consumers.consumer import Note
+from tidings.core.counters import RESTORED
 from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Observation
 from tidings.core.model.cursors import PAGE_END, Place
-from tidings.core.model.feeds import HOST
+from tidings.core.model.feeds import ARCHIVE, HOST
 from tidings.core.model.pages import jump
 from tidings.core.settings.profiles import possible, remember_lost
 
@@ -162,11 +166,31 @@ class Restorer:
         self.numbers.raise_head(feed, plan.end)
         rewound = tuple(self._take_back(feed, plan.kept.page))
         moved = tuple(self._move_consumers(feed, plan.kept))
-        parts = cut(self.archive, feed, plan.kept.page) if self.archive else 0
         now = self.reader.clock()
         ends = {"at_ms": now, "expires_ms": now + self.page_ms}
-        self.numbers.fill(feed, [jump(first, last, **ends) for first, last in plan.jumps])
+        pages = [jump(first, last, **ends) for first, last in plan.jumps]
+        parts = self._cut_archive(self.archive, feed, plan, pages) if self.archive else 0
+        self.numbers.fill(feed, pages)
+        if self.reader.log.log_counter(feed).successor == RESTORED:
+            self.reader.log.yield_to(feed, "")
         return Restored(rewound, moved, parts)
+
+    def _cut_archive(
+        self, archive: ArchiveStore, feed: str, plan: Plan, pages: Sequence[Page]
+    ) -> int:
+        """
+        Begin a generation of the archive and remove lost pages; return how many parts were cut.
+
+        The follower stores the generation with its checkpoint. A follower of the tables before the
+        restore, which may still run, does not know it.
+        """
+        lease = self._take(feed, ARCHIVE)
+        parent = generation_of(lease.note)
+        number = begin(archive, feed, Generation(parent, plan.kept.page, plan.last))
+        self.followers.release(replace(lease, note=note_of(number)), force=True)
+        if not plan.strays:
+            archive.put(feed, *encode(pages, number))  # readers of the archive learn of the jump
+        return remove_lost(archive, feed)
 
     def remember_for_new_feeds(self, last: int) -> None:
         """
@@ -205,6 +229,7 @@ class Restorer:
         if self.archive:
             head = self.reader.log.head(feed)
             yield from (span.last for span in all_spans(self.archive, feed, head))
+            yield from (span.last for span in lost_parts(self.archive, feed))
 
     def _take_back(self, feed: str, kept: int) -> Iterator[str]:
         """Move each follower that is after page *kept* back to page *kept*; yield its name."""
@@ -212,8 +237,10 @@ class Restorer:
             if page <= kept:
                 continue
             lease = self._take(feed, name)
-            # The note belongs to the later checkpoint, so it is dropped.
-            back = replace(lease, checkpoint=kept, note=b"")
+            # The note belongs to the later checkpoint, so it is dropped. That of the archive names
+            # the generation of the pages.
+            note = lease.note if name == ARCHIVE else b""
+            back = replace(lease, checkpoint=kept, note=note)
             self.followers.release(back, force=True)
             yield name
 
@@ -282,22 +309,3 @@ def _place_at(consumer: Consumer, position: Position | None) -> Consumer:
         consumer, position=position, acked=(), sent=None, single=None, failure=None, written=0
     )
     return consumers.revoke_lease(fresh)
-
-
-def cut(store: ArchiveStore, feed: str, kept: int) -> int:
-    """
-    Cut the archive after page *kept*; return how many parts were cut or removed.
-
-    Raises:
-        BrokenPart: a part that must be cut cannot be read. The part is not removed.
-    """
-    count = 0
-    while spans := store.list(feed, kept, limits.ARCHIVE_LISTED):
-        for span in spans:
-            body = store.get(feed, span) if span.first <= kept else None
-            if body is not None:
-                pages = [page for page in segments.decode(body) if page.number <= kept]
-                store.put(feed, *segments.encode(pages))
-            store.remove(feed, span)
-            count += 1
-    return count

@@ -22,7 +22,8 @@ the same result. A row with an operation below the floor is never changed.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
@@ -30,6 +31,7 @@ from tidings.core.effects import has_passed
 from tidings.core.errors import LogIncomplete
 from tidings.core.log.reader import PagesLost
 from tidings.core.model.feeds import STATE
+from tidings.core.model.operations import is_erased
 from tidings.core.state.rows import Difference, Kind, bucket_rows, rows_of
 
 if TYPE_CHECKING:
@@ -93,7 +95,8 @@ class Verifier:
 
     Call `read` first, and then `compare` for each bucket. *floor* is the floor of the log at the
     start of the run or, if the archive is read, too, the first page that is read from the archive.
-    *page* is the last page that was read.
+    *page* is the last page that was read. *conflicts* are pages that the archive has with other
+    content than the log.
     """
 
     feed: str
@@ -107,6 +110,7 @@ class Verifier:
     archive: ArchiveReader | None = None
     floor: int = 1
     page: int = 0
+    conflicts: list[int] = field(default_factory=list)
     _checkpoint: int = 0
     _checked_ms: int = -limits.VERIFY_LOOK_MS
     _lost: bool = False
@@ -215,9 +219,19 @@ class Verifier:
                 return
             if run.pages:
                 self._spill(self._rows_in(run.pages))
+                self._compare_archive(run.pages)
                 self.page = run.pages[-1].number
             more = run.more
             yield self.page
+
+    def _compare_archive(self, pages: Sequence[Page]) -> None:
+        """Add to `conflicts` the pages of the log that the archive has with other content."""
+        of_log, after, until = {page.number: page for page in pages}, self.page, pages[-1].number
+        while self.archive and (run := self.archive.read(self.feed, after, until)):
+            self.conflicts += [
+                page.number for page in run if not _is_archived(of_log.get(page.number), page)
+            ]
+            after = run[-1].number
 
     def _read_archive(self, archive: ArchiveReader) -> Iterator[int]:
         """
@@ -252,6 +266,31 @@ class Verifier:
         Return True if *row* is an expired tombstone, which the store deletes at some later time.
         """
         return row.deleted and 0 < row.expires_ms <= self.clock() + limits.CLOCK_SKEW_MS_MAX
+
+
+def _is_archived(logged: Page | None, archived: Page) -> bool:
+    """
+    Return True if *archived* is the page *logged*.
+
+    It may be compacted. A running erasure has rewritten the log, but perhaps not the archive yet.
+    """
+    if logged is None or logged.at_ms != archived.at_ms:
+        return False
+    lines = dict(logged.entries())
+    return all(
+        slot in lines and (line == lines[slot] or _erasable(line, lines[slot]))
+        for slot, line in archived.entries()
+    )
+
+
+def _erasable(line: str, logged: str) -> bool:
+    """Return True if an erasure may have made the difference between *line* and *logged*."""
+    if is_erased(line) or is_erased(logged):
+        return True
+    fields = [json.loads(each) for each in (line, logged)]
+    for each in fields:
+        each.update(parents=[], tags=[])  # an erased object is removed from these lists
+    return bool(fields[0] == fields[1])
 
 
 def differing(stored: Row, wanted: Row) -> list[str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidings.core.archive.segments import Span, decode, span_of
+from tidings.core.archive.generations import list_parts, parse_generations, record_name
+from tidings.core.archive.segments import Span, decode, folder_of, span_of
 from tidings.core.erasure.records import from_json, to_json
 from tidings.core.errors import BrokenPart, Unavailable
 from tidings.core.feeds.records import Removed
@@ -17,8 +19,9 @@ from tidings.http.outbound.files import sync_folder
 from tidings.http.settings import ARCHIVE_FOLDER, LEDGER_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from tidings.core.archive.generations import Generation
     from tidings.core.erasure.records import Erasure
 
 
@@ -35,7 +38,7 @@ class FolderArchive:
         Raises:
             Unavailable: another host writes a feed of the same name to this folder.
         """
-        for each in self.list(feed, span.first - 1, 1):
+        for each in self.parts(feed, span.generation, span.first - 1, 1):
             if each.first <= span.last and (page := _conflict(self.get(feed, each), body)):
                 raise Unavailable(
                     f"{self._of(feed)} has another page {page:,}, of a feed of another host; set"
@@ -50,18 +53,41 @@ class FolderArchive:
             return None
 
     def list(self, feed: str, after: int, limit: int) -> Sequence[Span]:
-        names: list[str] = []
+        return list_parts(self, feed, after, limit)
+
+    def parts(self, feed: str, generation: int, after: int, limit: int) -> Sequence[Span]:
+        names, folder = list[str](), folder_of(generation)
         with suppress(FileNotFoundError):
-            names = os.listdir(self._of(feed))
-        spans = (span_of(name) for name in names)
+            names = os.listdir(self._of(feed) / folder)
+        spans = (span_of(folder + name) for name in names)
         return sorted(span for span in spans if span is not None and span.last > after)[:limit]
+
+    def generations(self, feed: str) -> Mapping[int, Generation]:
+        of_feed = self._of(feed)
+        names = [
+            f"{path.name}/" if path.is_dir() else path.name for path in of_feed.glob("generation-*")
+        ]
+        return parse_generations(names, lambda name: (of_feed / name).read_bytes())
+
+    def begin(self, feed: str, number: int, generation: Generation) -> bool:
+        path = self._of(feed) / record_name(number)
+        new = path.with_name(f".{secrets.token_hex(8)}")
+        _write(new, generation.to_json().encode())
+        try:
+            path.hardlink_to(new)  # fails if the record exists, and is never seen half written
+        except FileExistsError:
+            return False
+        finally:
+            new.unlink()
+        sync_folder(path.parent)
+        return True
 
     def remove(self, feed: str, span: Span) -> None:
         self._path(feed, span).unlink(missing_ok=True)
 
     def size(self, feed: str) -> int:
         with suppress(FileNotFoundError):
-            return sum(each.stat().st_size for each in self._of(feed).iterdir())
+            return sum(each.stat().st_size for each in self._of(feed).rglob("*.gz"))
         return 0
 
     def _path(self, feed: str, span: Span) -> Path:

@@ -13,8 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
-from tidings.core.counters import LogCounter, Totals, is_present
-from tidings.core.errors import Yielded
+from tidings.core.counters import LogCounter, Totals, is_present, refusal
 from tidings.core.log.append import Claim
 from tidings.core.maintenance.retention import Round
 from tidings.core.model.feeds import PUSH, STATE
@@ -117,7 +116,7 @@ class SqliteLog:
         self.check_exists(feed)
         head, successor, last = sql.execute(_TAIL, (feed,)).fetchone()
         if successor:
-            raise Yielded(feed, successor)
+            raise refusal(feed, successor)
         self._database.changed(feed)
         # A page above the head, which only a damaged file has, must not be overwritten.
         head = max(head or 0, last or 0)

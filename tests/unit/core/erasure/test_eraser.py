@@ -16,6 +16,8 @@ from tests.fakes import MemoryLedger
 from tests.unit.core.following import caught_up
 from tests.unit.core.scene import FEED, TOMBSTONE_MS, Scene, line, op
 from tidings.core import limits
+from tidings.core.archive.generations import Generation, lost_parts
+from tidings.core.archive.segments import encode
 from tidings.core.auth.keys import Key
 from tidings.core.changeagent.changes import Change as Change_
 from tidings.core.changeagent.changes import line_of, tags_of
@@ -658,3 +660,14 @@ def test_two_jobs_at_once_do_no_harm(scene: Scene) -> None:
         calls_of(eraser(scene), act).run(FEED, FOREVER)
     work(scene)
     assert MARKER not in everything(scene)
+
+
+def test_pages_that_a_restore_lost_are_removed(scene: Scene) -> None:
+    """No reader reads them, but a process of before the restore may have archived the object."""
+    used(scene)
+    head = scene.log.head(FEED)
+    scene.archive.begin(FEED, 1, Generation(0, head, head + 5))
+    scene.archive.put(FEED, *encode([replace(scene.post(secret()), number=head + 1)]))
+    assert lost_parts(scene.archive, FEED)
+    erase(scene)
+    assert lost_parts(scene.archive, FEED) == []

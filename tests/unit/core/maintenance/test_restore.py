@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -11,9 +12,13 @@ from tests.fakes import MemoryArchive, MemoryConsumers, MemoryLog
 from tests.unit.core.following import caught_up, held_after, names
 from tests.unit.core.scene import FEED, PAGE_MS, Host, Scene, line, op
 from tidings.core import limits
+from tidings.core.archive.generations import lost_parts
+from tidings.core.archive.reader import ArchiveReader
+from tidings.core.archive.writer import Archiver
 from tidings.core.consumers import position as positions
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.consumers.position import Span
+from tidings.core.counters import RESTORED
 from tidings.core.effects import Sleep
 from tidings.core.errors import Unavailable
 from tidings.core.feeds.service import jump_end
@@ -300,3 +305,59 @@ def test_the_archive_is_cut_where_the_log_is(place: Kept) -> None:
     assert cut(archive, FEED, 3) == 2
     assert [(span.first, span.last) for span in archive.list(FEED, 0, 9)] == [(1, 2), (3, 3)]
     assert cut(archive, FEED, 3) == 0
+
+
+def _archived(archive: MemoryArchive) -> list[tuple[int, str]]:
+    """Return the pages that a reader of the archive finds, with the names of their objects."""
+    reader, found = ArchiveReader(archive, lambda *_: None), list[tuple[int, str]]()
+    while pages := reader.read(FEED, found[-1][0] if found else 0, 10**6):
+        found += [(each.number, json.loads(each.text)["id"] if each.text else "") for each in pages]
+    return found
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_followers_of_the_tables_before_the_restore_still_run(place: Kept, times: int) -> None:
+    """What they archive afterwards stays hidden, and is reported until it is removed."""
+    place.post("a", "b", "c")
+    place.scene.archived()
+    saved, old = place.saved(), place.scene
+    place.post("lost")
+    old.archived()
+    stalled = Archiver(old.archive, old.count)
+    stalled.begin(old.followers.take(FEED, "archive", owner="stalled", now_ms=old.now_ms))
+    archive = old.archive
+    place.scene = new = Scene(old.now_ms, saved, profiles=old.profiles, archive=archive)
+    for _ in range(times):  # the second time as after a kill
+        restorer = place.restorer(archive)
+        restorer.restore(FEED, restorer.plan(FEED, 4))
+    late = [old.post(op(f"late-{number}")) for number in range(3)]
+    stalled.handle(FEED, late)
+    place.post("new-1", "new-2")
+    assert new.archived()
+    jumps, end = [(5, ""), (6, "")][:times], 4 + times
+    posted = [(end + 1, "new-1"), (end + 2, "new-2")]
+    assert _archived(archive) == [(1, "a"), (2, "b"), (3, "c"), *jumps, *posted]
+    assert [(span.first, span.last) for span in lost_parts(archive, FEED)] == [(5, 7)]
+    restorer = place.restorer(archive)
+    restorer.restore(FEED, restorer.plan(FEED, None))
+    assert lost_parts(archive, FEED) == []
+    place.post("newer")
+    new.archived()
+    assert [name for _, name in _archived(archive) if name] == [
+        "a",
+        "b",
+        "c",
+        "new-1",
+        "new-2",
+        "newer",
+    ]
+
+
+def test_a_log_that_restored_tables_continue_assigns_no_numbers(place: Kept) -> None:
+    """Producers repeat their requests. The log assigns numbers again when it is restored itself."""
+    place.post("a")
+    place.scene.log.yield_to(FEED, RESTORED)
+    with pytest.raises(Unavailable, match="restored tables continue"):
+        place.post("b")
+    place.restore(9)
+    assert place.post("b")[0].number == 11
