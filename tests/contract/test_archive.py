@@ -15,8 +15,8 @@ from tests.fakes import MemoryArchive, MemoryLedger
 from tidings.aws import clients
 from tidings.aws.archives import open_archive, open_ledger
 from tidings.aws.s3 import S3Archive
-from tidings.core.archive.generations import Generation, begin, lost_parts, remove_lost
-from tidings.core.archive.segments import ArchiveStore, Span, encode
+from tidings.core.archive.generations import begin, lost_parts, remove_lost
+from tidings.core.archive.segments import ArchiveStore, Generation, Span, encode
 from tidings.core.erasure.records import Erasure, Ledger
 from tidings.core.errors import TooLarge, Unavailable
 from tidings.core.model.cursors import Place

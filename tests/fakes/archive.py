@@ -12,8 +12,7 @@ from tidings.core.erasure.records import from_json, to_json
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidings.core.archive.generations import Generation
-    from tidings.core.archive.segments import Span
+    from tidings.core.archive.segments import Generation, Span
     from tidings.core.erasure.records import Erasure
 
 

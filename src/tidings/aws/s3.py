@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ObjectTypeDef
 
-    from tidings.core.archive.generations import Generation
-    from tidings.core.archive.segments import Span
+    from tidings.core.archive.segments import Generation, Span
     from tidings.core.effects import Clock
     from tidings.core.erasure.records import Erasure
     from tidings.core.feeds.records import Removed

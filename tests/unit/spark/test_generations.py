@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidings.core.archive.generations import Generation
-from tidings.core.archive.segments import encode
+from tidings.core.archive.segments import Generation, encode
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.pages import Page, jump
 from tidings.http.outbound.folder_archive import FolderArchive

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.archive.segments import PAGE_MAX, Span, decode, encode, folder_of
+from tidings.core.archive.segments import PAGE_MAX, Generation, Span, decode, encode, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,22 +22,6 @@ if TYPE_CHECKING:
     from tidings.core.archive.segments import ArchiveStore
 
 _NAME = re.compile(r"generation-(\d{6})(?:/|\.json)", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """
-    A generation that continues the generation *parent* after page *kept*.
-
-    The pages after *kept* up to page *last* of the earlier generations are lost.
-    """
-
-    parent: int
-    kept: int
-    last: int
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
 
 
 # A generation without a record: it was begun in another archive, from which this one was moved.

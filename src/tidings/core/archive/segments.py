@@ -18,7 +18,7 @@ import gzip
 import json
 import re
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,8 +28,6 @@ from tidings.core.model.pages import GZIP, Page, inflate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tidings.core.archive.generations import Generation
 
 
 _LEVEL = 6
@@ -185,6 +183,22 @@ def _left_of(page: Page, wanted: set[tuple[int, int]]) -> Page:
     if len(left) == len(page.lines):
         return page
     return replace(page.only(left), compacted=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """
+    A generation that continues the generation *parent* after page *kept*.
+
+    The pages after *kept* up to page *last* of the earlier generations are lost.
+    """
+
+    parent: int
+    kept: int
+    last: int
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
 
 
 class ArchiveStore(Protocol):

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
-from tidings.core.archive.generations import Generation, begin, lost_parts, remove_lost
+from tidings.core.archive.generations import begin, lost_parts, remove_lost
 from tidings.core.archive.generations import cut as cut
 from tidings.core.archive.reader import all_spans
-from tidings.core.archive.segments import encode
+from tidings.core.archive.segments import Generation, encode
 from tidings.core.archive.writer import generation_of, note_of
 from tidings.core.consumers import consumer as consumers
 from tidings.core.consumers import position as positions

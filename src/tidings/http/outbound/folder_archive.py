@@ -21,7 +21,7 @@ from tidings.http.settings import ARCHIVE_FOLDER, LEDGER_FOLDER
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidings.core.archive.generations import Generation
+    from tidings.core.archive.segments import Generation
     from tidings.core.erasure.records import Erasure
 
 

@@ -16,8 +16,8 @@ from tests.fakes import MemoryLedger
 from tests.unit.core.following import caught_up
 from tests.unit.core.scene import FEED, TOMBSTONE_MS, Scene, line, op
 from tidings.core import limits
-from tidings.core.archive.generations import Generation, lost_parts
-from tidings.core.archive.segments import encode
+from tidings.core.archive.generations import lost_parts
+from tidings.core.archive.segments import Generation, encode
 from tidings.core.auth.keys import Key
 from tidings.core.changeagent.changes import Change as Change_
 from tidings.core.changeagent.changes import line_of, tags_of
