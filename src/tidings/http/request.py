@@ -274,12 +274,12 @@ def wants_page(method: str, path: str, headers: Mapping[str, str]) -> bool:
     """
     Return True if the client is a browser that opens `/`.
 
-    It names `text/html`, and nothing else that `/` can return. It also accepts everything, so that
-    it would otherwise receive an event stream, which a browser cannot show.
+    It names `text/html`, and nothing else that `/` can return. If it also accepts everything, it
+    would otherwise receive an event stream, which a browser cannot show.
     """
     if method not in ("GET", "HEAD") or path != "/":
         return False
     accept = headers.get("accept", "")
     html = named_quality(accept, "text/html")
     named = max(named_quality(accept, each) for each in (_JSON_TYPE, *_EVENT_TYPES))
-    return html > named and html >= quality(accept, _EVENT_TYPES[0]) > 0
+    return html > named and html >= quality(accept, _EVENT_TYPES[0])

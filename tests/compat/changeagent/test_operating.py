@@ -52,6 +52,7 @@ def test_A33_health_is_marked_by_a_form(
 
 def test_A33_a_request_without_a_type_and_without_up_is_a_mistake(shared: Changes) -> None:
     assert ask(shared.port, "PUT", "/health").status == 400
+    assert ask(shared.port, "PUT", "/health", {}, b"up=false").status == 415
     assert ask(shared.port, "GET", "/health").body == b"ok"
 
 

@@ -80,7 +80,9 @@ def test_gzip_is_sent_if_it_is_accepted(accept: str, accepted: bool) -> None:
     [
         ("text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8", True),
         ("text/html, image/jxr, */*", True),
-        ("text/html", False),
+        ("text/html", True),
+        ("text/html,application/xhtml+xml", True),
+        ("text/html;q=0.1", True),
         ("text/html;q=0.9, application/json", False),
         ("text/html;q=0.9, application/json;q=0.9, */*;q=0.1", False),
         ("text/html;q=0.5, */*", False),

@@ -176,8 +176,14 @@ def test_9_8_a_browser_that_opens_the_root_gets_the_console(server: Server) -> N
 
     assert str(page.url) == f"{server.url}console/?types=file" and "<html" in page.text
     assert (head.status_code, head.headers["location"]) == (307, "console/")
-    with httpx.stream("GET", server.url, headers={"accept": "*/*"}) as stream:
-        assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
+    plain = httpx.Client()
+    del plain.headers["accept"]  # as Go's client
+    for headers in ({"accept": "*/*"}, {}, {"accept": ""}):
+        with plain.stream("GET", server.url, headers=headers) as stream:
+            assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert plain.get(f"{server.url}ops").status_code == 406
+    alone = plain.get(server.url, headers={"accept": "text/html"})
+    assert (alone.status_code, alone.headers["location"]) == (307, "console/")
 
 
 def test_a_body_that_is_too_large_is_refused(server: Server) -> None:

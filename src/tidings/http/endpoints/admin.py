@@ -108,7 +108,7 @@ class Administration:
         body = request.content()
         check_size(body)
         query = {"up": [request.query["up"]]} if request.query.get("up") else {}
-        if request.media_type and request.media_type != FORM:
+        if request.media_type != FORM and (request.media_type or body):
             return _form_problem(415, [], "ContentTypeError", "Unsupported Content-Type")
         given = {**query, **parse_qs(body.decode("utf-8", "replace"))}.get("up")
         if not given:

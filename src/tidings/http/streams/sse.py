@@ -310,7 +310,7 @@ class EventStreams:
 
     def _open(self, scope: Message, headers: dict[str, str], query: Query, cursor: str) -> Stream:
         feed = check_operations(scope["method"], scope["path"], "GET")
-        accept = headers.get("accept", "")
+        accept = headers.get("accept", "") or ("*/*" if scope["path"] == "/" else "")
         blocks = accepts_events(accept)
         if not blocks and not accepts_lines(accept):
             rule = f"must allow {EVENT_STREAM} or {NDJSON_TYPE}"
