@@ -1,7 +1,7 @@
 """
 A server that restarts behind each proxy of its guide: no client gives up, and nothing is lost.
 
-`RESTARTS=150` is the long run.
+`RESTARTS=150 pytest --lane world --timeout 0 tests/world/test_restarts.py` is the long run.
 """
 
 from __future__ import annotations
