@@ -17,6 +17,7 @@ from tests.compat.transporter.pipe import Pipe
 from tests.unit.pipelines.test_running import Running
 from tidings.client import Poster
 from tidings.client.feed_api import Objects
+from tidings.client.poster import encode
 from tidings.pipelines import (
     Call,
     Files,
@@ -29,7 +30,7 @@ from tidings.pipelines import (
 from tidings.pipelines.documents import Keyed
 from tidings.pipelines.messages import READER, WrongPipeline
 from tidings.pipelines.mysql import server_of
-from tidings.pipelines.row_rules import is_secret
+from tidings.pipelines.row_rules import is_secret, refusal_of
 
 COLUMNS = ("v", "big")
 WITHIN_S = 60
@@ -341,6 +342,17 @@ def test_names_of_secrets_are_exact(name: str, so: bool) -> None:
 def test_options_that_are_wrong(options: dict[str, Any], rule: str) -> None:
     with pytest.raises(WrongPipeline, match=rule):
         Keyed("videos", "id", **options)
+
+
+@pytest.mark.parametrize(("id", "rule"), [("", "must not be empty"), ("a\0", "U+0000")])
+def test_a_row_whose_id_a_feed_refuses(id: str, rule: str) -> None:
+    """The error names the table; such a row can be skipped, as one that is too large."""
+    operation = Keyed("videos", "id").put({"id": id}, {"id": id})
+    reason = refusal_of(operation, encode(operation))
+    assert rule in reason
+    with pytest.raises(WrongPipeline, match=f"videos, row {id}: id: must not"):
+        Keyed("videos", "id").refit(operation, reason)
+    assert Keyed("videos", "id", too_large="skip").refit(operation, reason) is None
 
 
 def test_columns_that_do_not_exist() -> None:
