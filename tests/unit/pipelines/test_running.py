@@ -252,7 +252,7 @@ def run_to_the_end(
     """Return the events of a pipeline that is stopped when all of its stores are at the end."""
     with started(command, subprocess.PIPE) as process:
         change_some(pipe, random.Random(8))  # this process alone can have read that
-        until(lambda: caught_up(pipe, *names), within_s=90)
+        until(lambda: caught_up(pipe, *names), within_s=90 + 30 * KILLS)  # of what was not read
         process.send_signal(signal.SIGTERM)
         assert process.stdout is not None
         events = [json.loads(line) for line in process.stdout.read().splitlines()]
@@ -273,7 +273,8 @@ def killed_at_any_time(pipe: Pipe, kept: Sequence[RealStore], file: Path) -> Non
     for each in kept:
         pipe.api.register(f"copy.{each.name}", {"from": each.start})
     chance, output = random.Random(7), file.with_suffix(".json")
-    with repeated(partial(change_some, pipe, chance), every_s=0.1), output.open("w") as lines:
+    every_s = 0.5 if KILLS else 0.1  # many kills leave little time to write
+    with repeated(partial(change_some, pipe, chance), every_s=every_s), output.open("w") as lines:
         for _ in range(KILLS or FEW_KILLS):
             for each in kept:
                 if each.start == "copy" and chance.random() < 0.3:
