@@ -98,12 +98,12 @@ class Streaming(Reader):
         if not self.secret.startswith("tdk_"):
             pair = base64.b64encode(f":{self.secret}".encode()).decode()
             headers["authorization"] = f"Basic {pair}"
-        connection.request("GET", "/ops?cursors=true", headers=headers)  # no `live` on a stage
+        connection.request("GET", "/ops", headers=headers)
         answer = connection.getresponse()
         assert answer.status == 200
         self.open.set()
         for raw in answer:
-            if raw.startswith(b"data: "):
+            if raw.startswith(b'data: {"'):  # not that of `live`
                 self.heard.append(json.loads(raw[6:])["id"])
 
 

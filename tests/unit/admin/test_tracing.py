@@ -40,8 +40,9 @@ def test_the_trace_of_an_operation(twin: Twin, data: Path, spare: Iterator[str])
         stack.callback(socket.close)
         socket.say(json.dumps({"action": "subscribe", "feed": feed, "trace": True}))
         assert socket.answer()["reply"] == "subscribed"
-        stream = SseListener(path, {"trace": "true", "cursors": "true"}, {})
+        stream = SseListener(path, {"trace": "true"}, {})
         stack.callback(stream.close)
+        assert stream.next().name == "live"
 
         operation = {"event": "insert", "type": "video", "id": "x32"}
         headers = {"traceparent": traceparent, "Prefer": "return=representation"}
