@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-data test-world test-schema test-all check hooks docs fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large waiting soak real-dump kills oracle layers release clean
+.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-data test-world test-schema test-generators test-all check hooks docs fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large waiting soak real-dump kills oracle layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -98,6 +98,9 @@ test-bare:  ## `make run` and `make test` in minimal Debian roots; it needs root
 EXAMPLES ?= 100
 test-schema: $(STAMP)  ## requests from the served OpenAPI document, 100 of them an operation: some minutes (EXAMPLES=)
 	SCHEMA_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -q -n 2 --lane world tests/world/test_schema.py
+
+test-generators: $(STAMP)  ## clients that generators make of the served OpenAPI document; it needs Node.js, npm, Go, Java 17 and Maven
+	GENERATORS=all $(BIN)/pytest -q -n 2 --lane world tests/world/test_generators.py
 
 test-all:  ## every lane, one after another
 	$(MAKE) test

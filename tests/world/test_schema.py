@@ -74,7 +74,10 @@ def described() -> dict[str, Any]:
     uri = {"type": "string", "pattern": "^https?://127[.]0[.]0[.]1/[a-z]{0,5}$"}
     schemas["WebhookRequest"]["properties"]["url"] = uri
     hook = {"type": "object", "properties": {"uri": uri}, "required": ["uri"]}
-    schemas["Configuration"]["properties"]["webHooks"] = {"type": ["array", "null"], "items": hook}
+    schemas["ChangesConfiguration"]["properties"]["webHooks"] = {
+        "type": ["array", "null"],
+        "items": hook,
+    }
     return tried
 
 

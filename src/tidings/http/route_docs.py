@@ -26,6 +26,7 @@ from tidings.http.schemas import (
     EXAMPLE_FEED,
     SCHEMA_TYPE,
     Schema,
+    list_of,
     ref,
 )
 
@@ -33,7 +34,7 @@ JSON, NDJSON, TEXT = "application/json", NDJSON_TYPE, "text/plain"
 STREAM, YAML = "text/event-stream", "application/yaml"
 HTML = "text/html"
 FORM = "application/x-www-form-urlencoded"
-_INTEGER = {"type": "integer", "minimum": 0}
+_INTEGER = {"type": "integer", "format": "int64", "minimum": 0}
 _ID = {"type": "string", "pattern": "^[0-9a-f]{24}$"}
 _PLAIN = {"type": "string"}
 _SWITCH = {"type": "string", "enum": ["true", "false"]}
@@ -272,8 +273,10 @@ _STREAMED = (
     ),
     (NDJSON, _lines({"anyOf": _EVENT_SCHEMAS}, _EVENT_LINE)),
 )
-_PAGES_TEXT = _lines({"type": ["object", "array"]}, '{"floor":1,"head":42,"pages":0}\n')
-_CONFIGURED = ((YAML, ref("Configuration")),)
+_PAGES_TEXT = _lines(
+    {"anyOf": [{"type": "object"}, list_of({})]}, '{"floor":1,"head":42,"pages":0}\n'
+)
+_CONFIGURED = ((YAML, ref("ChangesConfiguration")),)
 _MARKED = ((FORM, ref("HealthMark")),)
 _CONSUMER_BY_NAME = (errors.InvalidConsumer, errors.UnknownConsumer)
 _WORKED = (
@@ -370,7 +373,7 @@ DOCS: dict[str, Doc] = {
         "12.3",
         "postChange",
         headers=_KEYED,
-        body=((JSON, {"anyOf": [ref("NewChange"), {}]}),),  # any other value is the data
+        body=((JSON, {"anyOf": [ref("ChangeRequest"), {}]}),),  # any other value is the data
         answers=_json("ChangeId"),
         errors=(errors.InvalidChange, *_POSTING, *_CHAINED, errors.RefusedByHook),
         others=((502, JSON, ref("ChangesError")),),
@@ -401,7 +404,7 @@ DOCS: dict[str, Doc] = {
         "13.9",
         "listObjects",
         query=("type", "id", "after:objects"),
-        answers=_json("Objects"),
+        answers=_json("ObjectList"),
         errors=(errors.InvalidCursor, errors.InvalidFilter),
     ),
     "GET /sums": Doc(
@@ -561,7 +564,7 @@ DOCS: dict[str, Doc] = {
         "17.12",
         "createKey",
         query=("host",),
-        body=_json("NewKey"),
+        body=_json("KeyRequest"),
         status=201,
         answers=_json("CreatedKey"),
         errors=(errors.InvalidSetting, errors.InvalidOperation),
@@ -710,7 +713,7 @@ DOCS: dict[str, Doc] = {
             "replace the configuration",
             "12.10",
             f"{name}Configuration",
-            body=((YAML, {"anyOf": [ref("Configuration"), {"type": "null"}]}),),
+            body=((YAML, {"anyOf": [ref("ChangesConfiguration"), {"type": "null"}]}),),
             answers=_CONFIGURED,
             empty=(415,),
             errors=(errors.InvalidSetting,),

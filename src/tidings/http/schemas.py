@@ -37,8 +37,9 @@ _ID: Schema = {"type": "string", "pattern": "^[0-9a-f]{24}$"}
 _SEQUENCE: Schema = {"type": "string", "pattern": "^[0-9a-f]{16}$"}
 _EVENTS = ["insert", "update", "delete", "leave", "erase", "reset", "live"]
 _POSTED = ["insert", "update", "delete"]
-_MS: Schema = {"type": "integer", "minimum": -62135596800000}  # the year 1
-_INTEGER: Schema = {"type": "integer", "minimum": 0}
+_MS: Schema = {"type": "integer", "format": "int64", "minimum": -62135596800000}  # the year 1
+# Generated clients of typed languages would have 32 bits: few for ids and times.
+_INTEGER: Schema = {"type": "integer", "format": "int64", "minimum": 0}
 _BOOLEAN: Schema = {"type": "boolean"}
 _TIME: Schema = {"type": "string", "format": "date-time"}
 _TEXTS: Schema = {"type": "array", "items": _PLAIN}
@@ -106,7 +107,7 @@ _OBJECT: Schema = {
         "timestamp": _TIME,
         **{name: {"type": "array", "items": _TEXT} for name in ("parents", "tags", "changed")},
         "data": {},
-        **{name: {"const": True} for name in ("change", "erased")},
+        **{name: {**_BOOLEAN, "description": "true, or missing"} for name in ("change", "erased")},
         "ref": _PLAIN,
     },
 }
@@ -130,7 +131,7 @@ def _envelopes(of_object: Schema) -> dict[str, Schema]:
             "required": ["id", "event"],
             "properties": {
                 "id": _CURSOR,
-                "event": {"enum": _EVENTS},
+                "event": one_of(*_EVENTS),
                 "data": of_object,
                 "traceparent": _TEXT,
             },
@@ -142,13 +143,13 @@ def _envelopes(of_object: Schema) -> dict[str, Schema]:
             "type": "object",
             "required": ["specversion", "id", "source", "type", "cursor"],
             "properties": {
-                "specversion": {"const": "1.0"},
+                "specversion": {"type": "string", "const": "1.0"},
                 "id": _TEXT,
                 "source": {"type": "string", "pattern": "^/feeds/"},
-                "type": {"enum": [f"tidings.{name}" for name in _EVENTS]},
+                "type": one_of(*(f"tidings.{name}" for name in _EVENTS)),
                 "subject": _TEXT,
                 "time": _TIME,
-                "datacontenttype": {"const": "application/json"},
+                "datacontenttype": {"type": "string", "const": "application/json"},
                 "data": of_object,
                 "cursor": _CURSOR,
                 "sequence": _SEQUENCE,
@@ -191,22 +192,22 @@ def _envelopes(of_object: Schema) -> dict[str, Schema]:
                     ],
                     "properties": {
                         "version": _TEXT,
-                        "connector": {"const": "tidings"},
+                        "connector": {"type": "string", "const": "tidings"},
                         "name": _TEXT,
                         "ts_ms": _MS,
-                        "snapshot": {"enum": ["true", "false"]},
+                        "snapshot": one_of("true", "false"),
                         "db": _TEXT,
                         "table": {"type": ["string", "null"]},
                         "sequence": {"anyOf": [_SEQUENCE, {"type": "null"}]},
                         "cursor": _CURSOR,
-                        "event": {"enum": _EVENTS},
+                        "event": one_of(*_EVENTS),
                         "traceparent": _TEXT,
                     },
                     "additionalProperties": False,
                 },
-                "op": {"enum": ["c", "u", "d", "r", "t", "m"]},
+                "op": one_of("c", "u", "d", "r", "t", "m"),
                 "ts_ms": _MS,
-                "transaction": {"type": "null"},
+                "transaction": {"type": ["object", "null"]},
                 "message": {"type": "object"},
             },
             "additionalProperties": False,
@@ -248,7 +249,7 @@ def schema_document(name: str) -> Schema | None:
 
 # Named consumers and webhooks.
 
-_DURATION = {"anyOf": [_PLAIN, {"type": "null"}, {"const": 0}]}
+_DURATION = {"anyOf": [_PLAIN, {"type": "null"}, {"type": "integer", "const": 0}]}
 _START = {"anyOf": [one_of("oldest", "now", "copy"), _ID]}
 _FAILURE = record({"id": _or_null(_ID), "error": _PLAIN, "at_ms": _MS, "times": _INTEGER})
 _STATES = ("working", "idle", "failed", "paused", "fell-off")
@@ -445,7 +446,7 @@ _FOLLOWER = record(
     {
         "name": _PLAIN,
         "checkpoint": _INTEGER,
-        "lag_pages": {"type": "integer"},
+        "lag_pages": {"type": "integer", "format": "int64"},
         "lag_ms": _INTEGER,
         "leased": _BOOLEAN,
     }
@@ -573,7 +574,7 @@ SCHEMAS: dict[str, Schema] = {
             "generation": 1,
         },
     ),
-    "NewChange": request(
+    "ChangeRequest": request(
         {"tags": _or_null(list_of(_PARENT, limits.PARENTS_MAX)), "data": {}},
         example={"tags": ["user/ann"], "data": {"a": 1}},
     ),
@@ -630,7 +631,7 @@ SCHEMAS: dict[str, Schema] = {
             "registrations": [{"instance": "i-1", "service": "dns", "changeKind": EXAMPLE_KIND}],
         },
     ),
-    "Objects": record(
+    "ObjectList": record(
         {"objects": list_of(ref("FeedObject")), "next": _or_null(_PLAIN)},
         example={"objects": [EXAMPLE_OBJECT], "next": None},
     ),
@@ -890,7 +891,7 @@ SCHEMAS: dict[str, Schema] = {
         {"secret": _PLAIN}, example={"secret": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}
     ),
     "Key": record(_KEY, "feeds", example=_EXAMPLE_KEY),
-    "NewKey": request(
+    "KeyRequest": request(
         {
             "roles": {**_ROLES, "minItems": 1},
             **dict.fromkeys(("types", "parents"), _BOUND),
@@ -1040,7 +1041,7 @@ SCHEMAS: dict[str, Schema] = {
         example=_EXAMPLE_RELAY,
     ),
     "Relays": record({"relays": list_of(ref("Relay"))}, example={"relays": [_EXAMPLE_RELAY]}),
-    "Configuration": request(
+    "ChangesConfiguration": request(
         {
             "minPurgeRecords": _or_null(_INTEGER),
             **dict.fromkeys(("minPurgeDuration", "electionTimeout", "heartbeatTimeout"), _DURATION),
