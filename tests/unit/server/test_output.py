@@ -150,3 +150,24 @@ def test_a_command_that_prints_events_ends(
         assert said.read_text() == (
             "Error: the output cannot be written: No space left on device\n"
         )
+
+
+@pytest.mark.parametrize(
+    ("output", "kind", "code"), [("stdout", "full disk", 1), ("stderr", "full pipe", 0)]
+)
+def test_a_sync_is_done_without_its_output(
+    tmp_path: Path, output: str, kind: str, code: int
+) -> None:
+    said, dump = tmp_path / "said", tmp_path / "dump"
+    dump.write_text('{"type":"video","id":"x32"}\n')
+    with Server() as server, unwritable(kind) as descriptor, said.open("wb") as other:
+        sync = [*TAIL[:3], "sync", str(dump), "--url", server.url, "--engine", "sail", "--json"]
+        done = subprocess.run(
+            sync,
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor if output == "stdout" else other,
+            stderr=descriptor if output == "stderr" else other,
+            check=False,
+        )
+        assert done.returncode == code
+        assert httpx.get(f"{server.url}feeds/main/objects?type=video").json()["objects"]
