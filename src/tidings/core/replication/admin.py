@@ -368,7 +368,7 @@ def _parse_action(action: str, fields: Mapping[str, object]) -> Action:
         rule = f"must be one of {', '.join(each.value for each in Action)}"
         raise InvalidRelay(rule, field="action", value=action)
     for name in sorted(set(fields) - _FIELDS.get(known_action, frozenset())):
-        raise InvalidRelay(f"is not a field of {action}", field=name, value=fields[name])
+        raise InvalidRelay(f"is not a field of {action}", field=name)
     return known_action
 
 
