@@ -91,9 +91,8 @@ class Admission:
 
     bounds: RequestLimits
     meters: Meters = field(default_factory=Meters)
-    is_ending: bool = (
-        False  # True: the server stops, so the next answer of a connection is its last
-    )
+    # True if the server stops: the next answer of a connection is its last one.
+    is_ending: bool = False
     # The functions that reset the idle connections, in the order in which the connections became
     # idle.
     _idle: dict[Abort, None] = field(default_factory=dict)
