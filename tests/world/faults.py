@@ -34,6 +34,7 @@ FAULTS: dict[str, bytes | None] = {
     "504": _answer("504 Gateway Timeout"),
     "empty": _answer("200 OK"),
     "html": _answer("200 OK", _PAGE, _HTML),
+    "other": _answer("200 OK", b'{"hello":"world"}', _JSON),  # of another program
     "short": _answer("200 OK", b"retry: 2000\n\n", _STREAM),
     "truncated": b"HTTP/1.1 200 OK\r\n%b\r\n%b\r\n\r\n40\r\nid: 1"
     % (_STREAM.encode(), _CHUNKED.encode()),

@@ -31,7 +31,10 @@ from tidings.client import Consumer, Fold, Listener, Poster, Worker, follow
 from tidings.client.errors import ClientError
 from tidings.client.feed_api import NamedConsumers
 from tidings.client.listener import Ended, Live, Object
+from tidings.core.model.cursors import Place, parse
 from tidings.server.running import Server
+from tidings.spark.http_backend import HttpBackend
+from tidings.spark.options import Where
 
 pytestmark = [pytest.mark.npm, pytest.mark.curl]
 NAMES = [f"x{number:02}-{secrets.token_hex(8)}" for number in range(20)]  # more than a cut has
@@ -105,6 +108,18 @@ def _post(case: Case) -> list[str]:
 def _fold(case: Case) -> list[str]:
     with Fold(case.url) as fold:
         return sorted(held.data["id"] for held in fold.held.values() if held.data)
+
+
+def _read_with_spark(case: Case) -> list[str]:
+    """Read as a batch query: its planning, and then one task."""
+    backend, first = HttpBackend(Where(url=case.url)), parse(case.start)
+    assert isinstance(first, Place)
+    assert backend.place_or_copy(first) == first
+    assert not backend.is_lost(first)
+    last = backend.ends().frontier
+    backend.stretches(first, last, 3)
+    lines = (line for piece in backend.log(first, last) for line in piece.lines)
+    return _until_last(json.loads(line)["id"] for line in lines)
 
 
 def _listen(case: Case) -> list[str]:
@@ -183,6 +198,7 @@ class Kind:
 NO_STREAM = {
     "empty": "without a type, not an event stream",
     "html": "text/html, not an event stream",
+    "other": "application/json, not an event stream",
     "truncated-json": "application/json, not an event stream",
 }
 KINDS = {
@@ -201,6 +217,9 @@ KINDS = {
     "listener": Kind(_listen),
     "listener-objects": Kind(_listen, "/objects"),
     "poster": Kind(_post),
+    "spark-status": Kind(_read_with_spark, "/status"),
+    "spark-log": Kind(_read_with_spark, "/log"),
+    "spark-stream": Kind(_read_with_spark, "/ops", NO_STREAM),
     "js-feed-sse": Kind("feed-sse", refuses=NO_STREAM),
     # Node's WebSocket does not report an end within a frame; the client waits 30 seconds then.
     "js-feed-ws": Kind("feed-ws", faults=FAULTS.keys() - {"cut"}),
@@ -216,6 +235,7 @@ KINDS = {
         refuses={
             "empty": "not an event stream: 200",
             "html": "not an event stream: 200 Content-Type: text/html",
+            "other": "not an event stream: 200 Content-Type: application/json",
             "truncated-json": "not an event stream: 200 Content-Type: application/json",
         },
     ),

@@ -27,6 +27,13 @@ Answer = dict[str, Any]
 Object = dict[str, Any]
 
 
+class _Fields(dict[str, Any]):
+    """An answer. A missing field raises `WrongAnswer`, because another program has answered."""
+
+    def __missing__(self, name: str) -> Any:
+        raise WrongAnswer
+
+
 @cache
 def ssl_context() -> ssl.SSLContext:
     """Return httpx's default context, created once, because reading certificates takes 30 ms."""
@@ -151,7 +158,7 @@ def _object(answer: httpx.Response) -> Answer:
         content = None
     if not isinstance(content, dict):
         raise WrongAnswer
-    return content
+    return _Fields(content)
 
 
 class NamedConsumers(FeedApi):

@@ -270,9 +270,9 @@ class Fold(Closing):
             query = self._query | {"bucket": str(bucket)} | ({"after": after} if after else {})
             try:
                 head, *lines = map(decode, self._api.lines("rows", query=query))
-            except ValueError:
+                found = found._replace(state=found.state or head["state"])
+            except (ValueError, TypeError, KeyError):
                 raise WrongAnswer from None
-            found = found._replace(state=found.state or head["state"])
             for (key, page, slot, at_ms, expires_ms), line in zip(*[iter(lines)] * 2, strict=True):
                 found.seconds[page] = at_ms // 1000
                 found.rows[key] = _entry(page, slot, None if expires_ms else line)

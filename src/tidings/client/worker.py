@@ -59,7 +59,7 @@ class Session(Closing):
         api: NamedConsumers,
         name: str,
         answer: Answer,
-        again: Callable[[Callable[[], Answer]], Answer],
+        again: Callable[[Callable[[], None]], None],
     ) -> None:
         self._api, self._name, self._again = api, name, again
         self._ended = threading.Event()
@@ -113,7 +113,7 @@ class Session(Closing):
         written = self.written
         if self.is_unreported:
             fields["written"] = written
-        self._note(self._say("ack", fields))
+        self._say("ack", fields)
         self._reported = written
 
     def acknowledge_again(self, event_id: str) -> bool:
@@ -139,7 +139,7 @@ class Session(Closing):
         The id of a row of a copy is not reported, because the row is not an operation in the log.
         """
         named = {"id": event_id} if is_entry(event_id) else {}
-        self._note(self._say("fail", {**named, "error": error or "no reason given"}))
+        self._say("fail", {**named, "error": error or "no reason given"})
 
     def release(self) -> None:
         """Release the lease."""
@@ -149,10 +149,10 @@ class Session(Closing):
         self._ended.set()
         self._thread.join(_JOIN_S)
 
-    def _say(self, action: str, fields: dict[str, Any]) -> Answer:
+    def _say(self, action: str, fields: dict[str, Any]) -> None:
         body = {"fence": self.fence, **fields}
         try:
-            return self._again(lambda: self._api.act(self._name, action, body))
+            self._again(lambda: self._note(self._api.act(self._name, action, body)))
         except Refused as refused:
             if refused.code == _FENCE_LOST:
                 raise Overtaken from None
@@ -339,11 +339,9 @@ class Worker(Closing):
         """Wait for the lease and return it, or None if the worker is closed in the meantime."""
         while not self._closed.is_set():
             try:
-                answer = self._again(
-                    lambda: self._api.act(self._name, "lease", {"worker": self._worker})
-                )
-                self.fence = answer["fence"]
-                return Session(self._api, self._name, answer, self._again)
+                session = self._again(self._ask_for_lease)
+                self.fence = session.fence
+                return session
             except Refused as refused:
                 if refused.code != _HELD:
                     raise
@@ -378,6 +376,10 @@ class Worker(Closing):
                 if not session.acknowledge_again(wanted):
                     return False
         return not session.retries
+
+    def _ask_for_lease(self) -> Session:
+        answer = self._api.act(self._name, "lease", {"worker": self._worker})
+        return Session(self._api, self._name, answer, self._again)
 
     def _again(self, call: Callable[[], T]) -> T:
         """Repeat *call* until it returns an answer or the worker is closed."""

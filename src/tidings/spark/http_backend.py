@@ -9,18 +9,18 @@ frontier. So a read ends there even if the filter leaves out the last operations
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from time import sleep
+from typing import TypeVar
 
 import httpx
 
-from tidings.client.address import Subscription, operations_url, status_url
-from tidings.client.cli.status import fetch
+from tidings.client.address import Subscription, operations_url
 from tidings.client.errors import Lost
-from tidings.client.feed_api import NamedConsumers, connecting
-from tidings.client.retries import Backoff
+from tidings.client.feed_api import Answer, FeedApi, NamedConsumers, connecting
+from tidings.client.retries import ATTEMPTS_MAX, Backoff, repeat
 from tidings.client.sse import Connection
 from tidings.core import limits
 from tidings.core.catchup.catchup import LIVE
@@ -31,11 +31,9 @@ from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.model.operations import ERASURE_MARK
 from tidings.spark.backends import Ends, cut_log, even
 from tidings.spark.columns import RESET, Piece
-from tidings.spark.options import Gone, Log, SparkError, Where
+from tidings.spark.options import Gone, Log, Where
 
-# The maximum number of consecutive attempts without new data. They take one to two minutes, longer
-# than a deployment.
-ATTEMPTS_MAX = 8
+T = TypeVar("T")
 _BLOCK = re.compile(r"id: (.*)\nevent: (.*)\ndata: (.*)\n\n")
 _REF = re.compile(r',"ref":"(?:[^"\\]|\\.)*"\}\Z')  # `ref` is the last key of an event
 _COPYING = 0x800000  # ids with this slot or a higher one belong to a copy (PROTOCOL 5.2)
@@ -50,10 +48,7 @@ class HttpBackend:
     wanted: Filter = EVERYTHING
 
     def ends(self) -> Ends:
-        report = fetch(status_url(self.where.url, self.where.feed))
-        fields = report.fields
-        if not fields.get("frontier"):
-            raise SparkError(report.problem or f"the feed {self.where.feed} does not answer now")
+        fields = _repeat(self._status)
         projected = (each["checkpoint"] for each in fields["followers"] if each["name"] == STATE)
         frontier = parse(fields["frontier"]["cursor"])
         assert isinstance(frontier, Place)
@@ -64,7 +59,7 @@ class HttpBackend:
         where = self.where
         with NamedConsumers(where.url, where.feed, password=where.password) as api:
             query = {"from": Place(page, 0, 0).encode(), "limit": "1"}
-            entries = api.log(query)["entries"]
+            entries = _repeat(lambda: api.log(query)["entries"])
         place = parse(entries[0]["id"]) if entries else None
         return replace(place, slot=PAGE_END) if isinstance(place, Place) else None
 
@@ -84,9 +79,7 @@ class HttpBackend:
         """
         Return *place*, or the copy of the state that the server sends to a stream from *place*.
         """
-        stream = self._stream(place.encode(), EVERYTHING)
-        with closing(stream):
-            id, name, _ = next((blocks[0] for blocks in stream if blocks), ("", LIVE, ""))
+        id, name, _ = self._first(place)
         begun = None if name == RESET else parse(id)
         if isinstance(begun, Replication):
             return _start_of(begun)
@@ -95,9 +88,23 @@ class HttpBackend:
         return place
 
     def is_lost(self, at: Replication | Place) -> bool:
-        stream = self._stream(at.encode(), EVERYTHING)
-        with closing(stream):
-            return next((blocks[0][1] for blocks in stream if blocks), LIVE) == RESET
+        return self._first(at)[1] == RESET
+
+    def _status(self) -> Answer:
+        with FeedApi(self.where.url, self.where.feed) as api:
+            fields = api.ask("GET", "status")
+        if not fields["frontier"]:
+            raise Lost(f"the feed {self.where.feed} does not answer now")
+        return fields
+
+    def _first(self, at: Replication | Place) -> _Block:
+        """Return the first event after *at*."""
+
+        def read() -> _Block:
+            with closing(self._stream(at.encode(), EVERYTHING)) as stream:
+                return next(blocks[0] for blocks in stream if blocks)
+
+        return _repeat(read)
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
         begun = after.page if after.slot == PAGE_END else after.page - 1
@@ -183,6 +190,11 @@ class _Patience:
         if self._left == 0:
             raise lost
         sleep(max(self._backoff.next_s(), lost.after_s))
+
+
+def _repeat(call: Callable[[], T]) -> T:
+    """Return the result of *call*; repeat it while the feed, or a proxy, does not answer."""
+    return repeat(call, attempts_max=ATTEMPTS_MAX, on_lost=lambda *_: None, wait=sleep)
 
 
 def _operations(blocks: list[_Block], seen: Place, last: Place) -> tuple[Piece, bool]:
