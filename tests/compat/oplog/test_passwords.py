@@ -114,8 +114,8 @@ def test_O12_the_password_before_the_content_type(guarded: Guarded) -> None:
 
 
 def test_O26_the_accepted_type_before_the_password(guarded: Guarded) -> None:
-    """A wrong one of both is 406."""
-    assert guarded.read(WRONG, accept="text/html").status == 406
+    """Two wrong ones are 406; `text/html` is the page."""
+    assert guarded.read(WRONG, accept="image/png").status == 406
 
 
 def test_a_websocket_says_the_password_when_it_subscribes(guarded: Guarded) -> None:

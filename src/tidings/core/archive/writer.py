@@ -9,6 +9,7 @@ from tidings.core import limits
 from tidings.core.archive.segments import encode
 from tidings.core.followers.follower import ARCHIVE, FollowerConfig
 from tidings.core.log.reader import PagesLost, Reader, Run
+from tidings.core.newest import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +59,8 @@ class Archiver:
 
     store: ArchiveStore
     count: Count
-    _notes: dict[str, bytes] = field(default_factory=dict)
+    # Of the feeds that are followed now; `begin` sets each again.
+    _notes: Newest[str, bytes] = field(default_factory=Newest)
 
     @property
     def name(self) -> str:
