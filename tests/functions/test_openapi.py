@@ -25,6 +25,7 @@ PATHS = [*described_paths()]
 NOT_DESCRIBED = {
     "invalid_message": "a message of a WebSocket",
     "repeated_header": "of a server only: a gateway joins repeated headers",
+    "upgrade_required": "of a server only: the path of a WebSocket (8.11)",
     "invalid_registration": "a message of a WebSocket",
     "out_of_turn": "a message of a WebSocket",
     "key_ended": "sent on a WebSocket, or ends a response that has begun",

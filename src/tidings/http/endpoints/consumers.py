@@ -264,7 +264,7 @@ class ConsumerRouter:
         """Return the oldest and latest ids, or the requested range if the query has `from`."""
         view = self._consumers.view
         request.check_query("from", "to", "limit")
-        for name in request.query.keys() - {"from"}:
+        for name in sorted(request.query.keys() - {"from"}):
             if "from" not in request.query:
                 raise InvalidConsumer("needs the parameter from", field=name)
         if "from" not in request.query:

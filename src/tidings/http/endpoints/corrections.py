@@ -65,7 +65,7 @@ class Corrections:
 
 
 def _keys(fields: Mapping[str, Any]) -> list[str]:
-    for name in fields.keys() - {"keys"}:
+    for name in sorted(fields.keys() - {"keys"}):
         raise InvalidSync("is not known here; the only field is keys", field=name)
     keys, most = fields.get("keys"), limits.LOOKUP_KEYS_MAX
     if not isinstance(keys, list) or not 0 < len(keys) <= most:

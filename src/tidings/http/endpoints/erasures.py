@@ -70,7 +70,7 @@ class ErasureRouter:
 
 
 def _list(erasures: Erasures, feed: str, query: Mapping[str, str]) -> Document:
-    for name in query.keys() - {"after"}:
+    for name in sorted(query.keys() - {"after"}):
         raise InvalidErasure("is not known here; the only parameter is after", field=name)
     after = query.get("after", "")
     if after and not isinstance(cursors.parse_cursor(after), Place):

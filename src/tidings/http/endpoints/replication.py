@@ -106,7 +106,7 @@ class ReplicaRouter:
 
 def _password(fields: Mapping[str, Any]) -> str:
     """Return the password field; errors do not contain its value."""
-    for name in fields.keys() - {"password"}:
+    for name in sorted(fields.keys() - {"password"}):
         raise InvalidRelay("is not known here; the only field is password", field=name)
     password = fields.get("password")
     if not isinstance(password, str):
