@@ -29,7 +29,7 @@ from tidings.server import processes
 from tidings.server.http_server import serving
 from tidings.server.meters import Meters
 
-HIGH = 200  # descriptors that nothing else in the process of the tests uses
+HIGH = 200  # the first descriptor, unless the process of the tests has more
 RESTARTS = 2
 CLIENTS = 4
 WITHIN_S = 180.0
@@ -58,14 +58,20 @@ def _bind(*addresses: str | Path) -> list[socket.socket]:
     return listeners
 
 
+def _above() -> int:
+    """Return a descriptor above all that earlier tests have left open."""
+    return max(HIGH, *(int(each.name) + 1 for each in Path("/proc/self/fd").iterdir()))
+
+
 class Activator:
     """Holds *listeners* for a server with *options*, as systemd does for a unit."""
 
     def __init__(
         self, listeners: Sequence[socket.socket], options: Sequence[str], data: Path
     ) -> None:
+        first = _above()
         self._numbers = [
-            fcntl.fcntl(each, fcntl.F_DUPFD, HIGH + at) for at, each in enumerate(listeners)
+            fcntl.fcntl(each, fcntl.F_DUPFD, first + at) for at, each in enumerate(listeners)
         ]
         self._command = [sys.executable, "-m", "tidings.server", "--data", str(data), *options]
 
@@ -253,10 +259,10 @@ def test_a_request_that_arrives_while_a_server_stops_is_answered(
         ({"LISTEN_FDS": "two"}, "t", "LISTEN_FDS=two: must be a number"),
         ({"LISTEN_FDS": "-1"}, "t", "LISTEN_FDS=-1: must be a number"),
         ({"LISTEN_FDS": "1", "LISTEN_PID": "1 "}, "t", "LISTEN_PID=1 : must be a number"),
-        ({"LISTEN_FDS": "2"}, "t", "descriptor 201 must be a listening"),  # not open
-        ({"LISTEN_FDS": "1"}, "f", "descriptor 200 must be a listening"),
-        ({"LISTEN_FDS": "1"}, "d", "descriptor 200 must be a listening"),
-        ({"LISTEN_FDS": "2"}, "tc", "descriptor 201 must be a listening"),
+        ({"LISTEN_FDS": "2"}, "t", "descriptor {second} must be a listening"),  # not open
+        ({"LISTEN_FDS": "1"}, "f", "descriptor {first} must be a listening"),
+        ({"LISTEN_FDS": "1"}, "d", "descriptor {first} must be a listening"),
+        ({"LISTEN_FDS": "2"}, "tc", "descriptor {second} must be a listening"),
         ({"LISTEN_FDS": "2"}, "tu", "must be TCP, or all Unix sockets"),
         ({"LISTEN_FDS": "1", "LISTEN_PID": "1"}, "t", None),  # those of another process
         ({"LISTEN_FDS": "0"}, "t", None),
@@ -268,6 +274,7 @@ def test_variables_of_systemd(
     tmp_path: Path, variables: Mapping[str, str], sockets: str, said: str | None
 ) -> None:
     """A value that systemd does not set is refused, with its variable, and its rule."""
+    first = _above()  # a refusal closes the descriptors
     with contextlib.ExitStack() as stack:
         for at, kind in enumerate(sockets):
             kinds: Mapping[str, Callable[[], Any]] = {
@@ -278,13 +285,14 @@ def test_variables_of_systemd(
                 "f": lambda: (tmp_path / "file").open("w"),
             }
             with kinds[kind]() as opened:
-                stack.callback(_close, fcntl.fcntl(opened, fcntl.F_DUPFD, HIGH + at))
+                stack.callback(_close, fcntl.fcntl(opened, fcntl.F_DUPFD, first + at))
         given = {"LISTEN_PID": str(os.getpid()), **variables}
         if said is None:
-            assert processes.inherited(given, HIGH) == []
+            assert processes.inherited(given, first) == []
         else:
-            with pytest.raises(processes.Problem, match=said):
-                processes.inherited(given, HIGH)
+            rule = said.format(first=first, second=first + 1)
+            with pytest.raises(processes.Problem, match=rule):
+                processes.inherited(given, first)
 
 
 def _close(number: int) -> None:
