@@ -21,7 +21,7 @@ from tidings.client.address import feed_url, status_url
 from tidings.client.cli.status import fetch
 from tidings.client.errors import ClientError, Lost
 from tidings.client.feed_api import FeedApi
-from tidings.client.retries import Backoff
+from tidings.client.retries import ATTEMPTS_MAX, Backoff
 from tidings.core import limits
 from tidings.core.errors import LogFellOff, OtherLog, TidingsError, Unavailable
 from tidings.core.followers.follower import STATE
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from tidings.core.state.rows import ReadRows
 
 Answer = TypeVar("Answer")
-ATTEMPTS_MAX = 8  # attempts of a request, for one to two minutes: longer than a deployment
 
 
 class NotCorrected(TidingsError):

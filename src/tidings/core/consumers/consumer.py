@@ -245,6 +245,15 @@ def move(consumer: Consumer, position: Position | None) -> Consumer:
     ahead = rank(position) > rank(consumer.position)
     if ahead and isinstance(position, Place):
         return revoke_lease(ack_through(consumer, position))
+    return place_at(consumer, position)
+
+
+def place_at(consumer: Consumer, position: Position | None) -> Consumer:
+    """
+    Set *position* and revoke the lease.
+
+    Entries after *position* that were sent or acknowledged are sent again.
+    """
     fresh = replace(
         consumer, position=position, acked=(), sent=None, single=None, failure=None, written=0
     )

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.archive.generations import begin, lost_parts, remove_lost
-from tidings.core.archive.generations import cut as cut
 from tidings.core.archive.reader import all_spans
 from tidings.core.archive.segments import Generation, encode
 from tidings.core.archive.writer import generation_of, note_of
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
     from tidings.core.archive.segments import ArchiveStore
     from tidings.core.consumers.consumer import Consumer, ConsumerStore
-    from tidings.core.consumers.position import Position
     from tidings.core.effects import NewId, Sleep
     from tidings.core.followers.leases import FollowerStore, Lease
     from tidings.core.log.reader import Reader
@@ -289,23 +287,11 @@ def rewind(consumer: Consumer, kept: Place) -> Consumer:
     If the consumer is receiving a copy of the state, the copy starts again.
     """
     if consumer.copying and consumer.position != positions.COPY:
-        return _place_at(consumer, positions.COPY)
+        return consumers.place_at(consumer, positions.COPY)
     beyond = [span for span in consumer.acked if span.page > kept.page]
     if positions.rank(consumer.position)[0] > kept.page:
-        return _place_at(consumer, kept if kept.page else None)
+        return consumers.place_at(consumer, kept if kept.page else None)
     marks = (consumer.sent, consumer.single)
     if not beyond and all(positions.rank(mark)[0] <= kept.page for mark in marks):
         return consumer
-    return _place_at(consumer, consumer.position)
-
-
-def _place_at(consumer: Consumer, position: Position | None) -> Consumer:
-    """
-    Return *consumer* at *position*, without a lease.
-
-    Pages after *position* that were sent or acknowledged are sent again.
-    """
-    fresh = replace(
-        consumer, position=position, acked=(), sent=None, single=None, failure=None, written=0
-    )
-    return consumers.revoke_lease(fresh)
+    return consumers.place_at(consumer, consumer.position)

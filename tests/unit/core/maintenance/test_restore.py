@@ -12,7 +12,7 @@ from tests.fakes import MemoryArchive, MemoryConsumers, MemoryLog
 from tests.unit.core.following import caught_up, held_after, names
 from tests.unit.core.scene import FEED, PAGE_MS, Host, Scene, line, op
 from tidings.core import limits
-from tidings.core.archive.generations import lost_parts
+from tidings.core.archive.generations import cut, lost_parts
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.writer import Archiver
 from tidings.core.consumers import position as positions
@@ -22,7 +22,7 @@ from tidings.core.counters import RESTORED
 from tidings.core.effects import Sleep
 from tidings.core.errors import Unavailable
 from tidings.core.feeds.service import jump_end
-from tidings.core.maintenance.restore import Restorer, cut, rewind
+from tidings.core.maintenance.restore import Restorer, rewind
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.feeds import HOST
 from tidings.core.model.pages import Page
@@ -317,7 +317,7 @@ def _archived(archive: MemoryArchive) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_followers_of_the_tables_before_the_restore_still_run(place: Kept, times: int) -> None:
-    """What they archive afterwards stays hidden, and is reported until it is removed."""
+    """The pages that they archive afterwards stay hidden, and are reported until removed."""
     place.post("a", "b", "c")
     place.scene.archived()
     saved, old = place.saved(), place.scene
