@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from moto import mock_aws
 
-from infra import settings, synth
+from infra import sandbox, settings, synth
 from tests.infra.templates import Template
 from tests.planted.plants import WRONG
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fake an account of AWS, in which a stage is deleted without long pauses."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setattr(sandbox, "LOOK_S", 0.01)
+    monkeypatch.setattr(sandbox, "LINGER_S", 0.2)
+    with mock_aws():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 from click.testing import CliRunner
-from moto import mock_aws
 
 from infra import ROOT, sandbox
 from infra.sandbox import FAILED, INTERRUPTED, LEFT, Failed, Sandbox, carry_out
@@ -69,22 +67,16 @@ class Stacks:
 
 
 @pytest.fixture
-def stacks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stacks]:
+def stacks(account: None, monkeypatch: pytest.MonkeyPatch) -> Stacks:
     """A stage that is deployed: an object in its bucket, the log of a function."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setattr(sandbox, "LOOK_S", 0.01)
-    monkeypatch.setattr(sandbox, "LINGER_S", 0.2)
     made, client = Stacks(), sandbox.client
     monkeypatch.setattr(
         sandbox, "client", lambda service: made if service == "cloudformation" else client(service)
     )
-    with mock_aws():
-        boto3.client("s3").create_bucket(Bucket=BUCKET)
-        boto3.client("s3").put_object(Bucket=BUCKET, Key="a", Body=b"1")
-        boto3.client("logs").create_log_group(logGroupName=LOGS)
-        yield made
+    boto3.client("s3").create_bucket(Bucket=BUCKET)
+    boto3.client("s3").put_object(Bucket=BUCKET, Key="a", Body=b"1")
+    boto3.client("logs").create_log_group(logGroupName=LOGS)
+    return made
 
 
 def test_a_stage_is_deleted_with_its_objects_and_logs(stacks: Stacks) -> None:

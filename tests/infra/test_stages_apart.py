@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
 from infra import sandbox
 from tidings.aws.config.stages import STAGE_TAG, Account, is_fixed_name
 
+pytestmark = pytest.mark.usefixtures("account")
 STAGES = ("ann", "ann-e", "ann-eu", "ann-data-x")
 
 Names = dict[str, list[str]]
-
-
-@pytest.fixture(autouse=True)
-def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setattr(sandbox, "LOOK_S", 0.01)
-    monkeypatch.setattr(sandbox, "LINGER_S", 0.1)
-    with mock_aws():
-        yield
 
 
 def _create(stage: str, *, tagged: bool) -> Names:
