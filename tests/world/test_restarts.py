@@ -1,5 +1,5 @@
 """
-A server that restarts behind each proxy of its guide: no client gives up, and nothing is lost.
+Restart a server to which the proxies of its guide forward: no client gives up, nothing is lost.
 
 `RESTARTS=150 pytest --lane world --timeout 0 tests/world/test_restarts.py` is the long run.
 """

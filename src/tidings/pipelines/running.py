@@ -626,8 +626,8 @@ class Runner:
         """
         Return True if *store* is at the end of the feed, or if readers need not wait for it.
 
-        Readers do not wait for a store that has failed or waits, unless it starts with what is new
-        and has no position yet: it would miss what they read.
+        Readers do not wait for a store that has failed or waits, unless it starts at the end of
+        the feed and has no position yet: it would miss their messages.
         """
         if store.progress.state == "failed":
             return True

@@ -41,7 +41,7 @@ from tidings.pipelines import running as loop
 from tidings.pipelines.messages import Overtaken
 from tidings.pipelines.running import Progress, Runner
 
-# Of each store or source; `make kills` sets it. Each takes some seconds, so CI has a few.
+# The kills of each store or source in `make kills`. Each takes some seconds, so CI has a few.
 KILLS = 20 if os.environ.get("KILLS") == "all" else 0
 FEW_KILLS = 4
 TIDINGS = [sys.executable, "-m", "tidings.client.cli.main"]
@@ -252,7 +252,8 @@ def run_to_the_end(
     """Return the events of a pipeline that is stopped when all of its stores are at the end."""
     with started(command, subprocess.PIPE) as process:
         change_some(pipe, random.Random(8))  # this process alone can have read that
-        until(lambda: caught_up(pipe, *names), within_s=90 + 30 * KILLS)  # of what was not read
+        within_s = 90 + 30 * KILLS  # each kill leaves more to read
+        until(lambda: caught_up(pipe, *names), within_s=within_s)
         process.send_signal(signal.SIGTERM)
         assert process.stdout is not None
         events = [json.loads(line) for line in process.stdout.read().splitlines()]

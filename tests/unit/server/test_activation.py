@@ -33,7 +33,7 @@ HIGH = 200  # the first descriptor, unless the process of the tests has more
 RESTARTS = 2
 CLIENTS = 4
 WITHIN_S = 180.0
-# As systemd starts a service: its sockets are 3 and following, and its process knows its own id.
+# Start a service like systemd: its sockets are 3 and following, and its process knows its own id.
 EXEC = """
 import os, sys
 first, *command = sys.argv[1:]

@@ -98,7 +98,7 @@ def test_a_websocket_of_a_strangers_page_is_refused(server: Server) -> None:
 
 
 def test_a_websocket_without_upgrade_is_426(server: Server) -> None:
-    """P8.11: such as behind a proxy that does not forward the header; a wrong path is 404."""
+    """P8.11: a proxy may not forward the header; a wrong path is 404."""
     for path in ("ws", "ws?changefeed=main"):
         for answer in (httpx.get(server.url + path), httpx.head(server.url + path)):
             assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket"), path

@@ -396,7 +396,7 @@ def _to_stdout(worker: Worker, batch: Sequence[Message]) -> None:
 
     try:
         click.echo(_lines(batch), nl=False)
-    except BrokenPipeError:  # the reader of a pipe has ended; that is no failure of the message
+    except BrokenPipeError:  # the reader of the pipe has ended; the message has not failed
         discard_output()
         worker.stop()
         raise Overtaken from None

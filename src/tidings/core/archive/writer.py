@@ -59,7 +59,7 @@ class Archiver:
 
     store: ArchiveStore
     count: Count
-    # Of the feeds that are followed now; `begin` sets each again.
+    # By feed; `begin` sets the note of a feed at the start of each run.
     _notes: Newest[str, bytes] = field(default_factory=Newest)
 
     @property

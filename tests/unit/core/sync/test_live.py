@@ -70,7 +70,7 @@ def test_what_both_of_them_have(compare: Compare, line: str, row: Row, differs: 
 
 @pytest.mark.parametrize("compare", list(Compare))
 def test_tags_are_kept(compare: Compare) -> None:
-    """No column has them: they are no difference and are not lost, like the tag of a reader."""
+    """Tags, such as that of a reader, are in no column, so they are not compared and not lost."""
     assert difference(source(EARLY, data=1), stored(data=1, tags=["t"]), compare) is None
     found = difference(source(data=1), stored(data=2, tags=["t"]), compare)
     tagged = Difference("update", source(data=1, tags=["t"]), Position(7, 3))
