@@ -1,5 +1,4 @@
-"""
-Build the archives for EMR Serverless: of the sync job, of the lake job, and of pipelines.
+"""Build the archives for EMR Serverless: of the sync job, of the lake job, and of pipelines.
 
 Spark unpacks an archive (`spark.archives`) in the working folder of each process of a job, and
 PYTHONPATH contains that folder. EMR provides Python and PySpark. botocore contains the descriptions
@@ -49,8 +48,7 @@ _LEFT_OUT = ("__pycache__", "*.pyc", "*.dist-info", "bin", "examples")
 
 
 def build(folder: Path = BUILD / "job") -> Path:
-    """
-    Build the archive of the sync job. The wheels are installed again only if their list changed.
+    """Build the archive of the sync job. The wheels are installed again only if their list changed.
 
     Raises:
         LayerNotBuilt: pip found no wheel, or the network is unavailable.
@@ -63,8 +61,7 @@ def build(folder: Path = BUILD / "job") -> Path:
 
 
 def build_lake(folder: Path = BUILD / "lake_job") -> Path:
-    """
-    Build the archive of the lake job.
+    """Build the archive of the lake job.
 
     Raises:
         LayerNotBuilt: see `build`.
@@ -94,9 +91,7 @@ def requirements() -> list[str]:
 def wheels(
     folder: Path, wanted: Sequence[str], services: Sequence[str], platform: Sequence[str] = ()
 ) -> Path:
-    """
-    Return the folder of the wheels *wanted*, with botocore's descriptions of *services* only.
-    """
+    """Return the folder of the wheels *wanted*, with botocore's descriptions of *services* only."""
     target, stamp = folder / "wheels", folder / "wheels.txt"
     made_of = "\n".join((*wanted, *platform, *services)) + "\n"
     if not (stamp.is_file() and stamp.read_text() == made_of and target.is_dir()):
@@ -107,8 +102,7 @@ def wheels(
 
 
 def install(target: Path, wanted: Iterable[str], platform: Sequence[str] = ()) -> None:
-    """
-    Install the wheels *wanted* in *target*; see `packing.install`.
+    """Install the wheels *wanted* in *target*; see `packing.install`.
 
     Raises:
         LayerNotBuilt: the lock lacks a package, a hash differs, or the network is unavailable.
@@ -173,8 +167,7 @@ _OURS = "tidings"
 
 
 def build_pipeline(name: str, file: Path, folder: Path = BUILD / "pipelines") -> Path:
-    """
-    Build the archive of the pipeline *name*: *file*, the packages of Tidings and dependencies.
+    """Build the archive of the pipeline *name*: *file*, the packages of Tidings and dependencies.
 
     Raises:
         LayerNotBuilt: pip found no wheel, or the network is unavailable.

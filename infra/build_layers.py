@@ -1,5 +1,4 @@
-"""
-Build the Lambda layers declared in `layers/layers.toml`.
+"""Build the Lambda layers declared in `layers/layers.toml`.
 
 The wheels of a layer are those for Lambda's platform, in the versions that are installed in this
 environment, so that the tested versions are deployed. One of the wheels is botocore, because
@@ -49,8 +48,7 @@ class UnknownClient(Exception):
 
 
 def services() -> tuple[str, ...]:
-    """
-    Return the services of all clients that the functions' code creates.
+    """Return the services of all clients that the functions' code creates.
 
     Raises:
         UnknownClient: the name of a service is not a literal.
@@ -96,9 +94,7 @@ def _path(program: str) -> str:
 
 
 def compile_all(target: Path, program: str) -> None:
-    """
-    Compile *target* with *program*. The result does not depend on the times of the files.
-    """
+    """Compile *target* with *program*. The result does not depend on the times of the files."""
     command = [program, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     subprocess.run([*command, "-s", str(target), "-p", PLACE, str(target)], check=True)
 
@@ -109,8 +105,7 @@ class LayerNotBuilt(Exception):
 
 
 def build_ours(name: str, folder: Path = BUILD / "layers") -> Path:
-    """
-    Build the layer *name* of our own packages and return its folder.
+    """Build the layer *name* of our own packages and return its folder.
 
     Unchanged files stay in place, because another process may be reading them.
     """
@@ -154,8 +149,7 @@ def _is_deployed(path: Path) -> bool:
 
 
 def build(name: str, *, vendor: Path = VENDOR) -> Path:
-    """
-    Return the folder of layer *name*; build it if it is missing or out of date.
+    """Return the folder of layer *name*; build it if it is missing or out of date.
 
     Raises:
         LayerNotBuilt: the lock lacks a wheel, a hash differs, or the network is unavailable.
@@ -171,9 +165,7 @@ def build(name: str, *, vendor: Path = VENDOR) -> Path:
 
 
 def requirements(name: str) -> list[str]:
-    """
-    Return the pinned wheels of the layer (a test checks that no dependency is missing).
-    """
+    """Return the pinned wheels of the layer (a test checks that no dependency is missing)."""
     return packing.pin_versions(LAYERS[name])
 
 

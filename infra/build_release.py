@@ -1,5 +1,4 @@
-"""
-Build a release in `dist/`: wheel, npm package, layers, archive of the sync job, and checksums.
+"""Build a release in `dist/`: wheel, npm package, layers, archive of the sync job, and checksums.
 
 The build is reproducible: every file has the commit's time, the entries of each archive are sorted,
 and the build backend is pinned in requirements.lock. The build fails if there are uncommitted
@@ -43,8 +42,7 @@ def main() -> None:
 
 
 def check(root: Path, version: str) -> None:
-    """
-    Check that *version* can be released from *root*.
+    """Check that *version* can be released from *root*.
 
     Raises:
         NotReleased: the tree has uncommitted changes, the changelog lacks *version*, or *version*
@@ -60,8 +58,7 @@ def check(root: Path, version: str) -> None:
 
 
 def check_changelog(changelog: Path, version: str) -> None:
-    """
-    Check that the newest entry of *changelog* describes *version*.
+    """Check that the newest entry of *changelog* describes *version*.
 
     Raises:
         NotReleased: the newest entry is for another version, or empty.
@@ -76,8 +73,7 @@ def check_changelog(changelog: Path, version: str) -> None:
 
 
 def build(dist: Path, time_s: int) -> list[str]:
-    """
-    Build everything in *dist*, which is emptied first; return the lines of the checksum file.
+    """Build everything in *dist*, which is emptied first; return the lines of the checksum file.
 
     Raises:
         LayerNotBuilt: pip found no wheel, or the network is unavailable.
@@ -97,8 +93,7 @@ def build(dist: Path, time_s: int) -> list[str]:
 
 
 def wheel(dist: Path, time_s: int, root: Path = ROOT) -> None:
-    """
-    Build the wheel of *root* in *dist*.
+    """Build the wheel of *root* in *dist*.
 
     Raises:
         NotReleased: the build backend failed.
@@ -116,8 +111,7 @@ def wheel(dist: Path, time_s: int, root: Path = ROOT) -> None:
 
 
 def npm_package(dist: Path) -> None:
-    """
-    Pack `clients/javascript` in *dist*, as `npm publish` would.
+    """Pack `clients/javascript` in *dist*, as `npm publish` would.
 
     npm gives all files the same time.
 

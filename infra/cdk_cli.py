@@ -23,8 +23,7 @@ class NodeMissing(Exception):
 
 
 def require_node() -> None:
-    """
-    Check the version of Node.js.
+    """Check the version of Node.js.
 
     Raises:
         NodeMissing: no `node` is on the PATH, or it is too old.
@@ -55,8 +54,7 @@ Outputs = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Cdk:
-    """
-    The CDK's commands for the stacks of *assembly*.
+    """The CDK's commands for the stacks of *assembly*.
 
     *variables* are environment variables for the AWS clients of the commands. A command that fails
     raises `CdkFailed` with its complete output.
@@ -69,8 +67,7 @@ class Cdk:
         self._run("bootstrap", f"aws://{account}/{region}")
 
     def deploy(self, stack: str, *, exclusively: bool = False, imports: bool = False) -> Outputs:
-        """
-        Create or update *stack* and return its outputs.
+        """Create or update *stack* and return its outputs.
 
         Unless *exclusively*, the stacks on which *stack* depends are deployed first. With
         *imports*, *stack* takes over existing resources, such as restored tables, that have the

@@ -1,5 +1,4 @@
-"""
-The stack of a stage's tables and buckets, and of the key that encrypts them.
+"""The stack of a stage's tables and buckets, and of the key that encrypts them.
 
 This stack is updated rarely, so it is separate from the stack of the functions. If the stage keeps
 its data, this stack is protected from deletion.
@@ -81,8 +80,7 @@ class StageData(Construct):
 
 
 class Vault(Construct):
-    """
-    Backups of the recoverable *tables*, each copied to another account.
+    """Backups of the recoverable *tables*, each copied to another account.
 
     The stage needs a key of its own, because the other account has to decrypt the copies and cannot
     use a key managed by AWS.

@@ -1,5 +1,4 @@
-"""
-The emulator MiniStack, which deploys the CDK's templates and runs without Docker.
+"""The emulator MiniStack, which deploys the CDK's templates and runs without Docker.
 
 `running` starts MiniStack, `adapt` changes an assembly to the subset that MiniStack can deploy, and
 `serve_stage` runs the streaming function of a deployed stage. docs/operations/TESTING.md lists the
@@ -87,8 +86,7 @@ class EmulatorFailed(Exception):
 
 @contextmanager
 def running(folder: Path) -> Iterator[dict[str, str]]:
-    """
-    Start a fresh MiniStack that keeps its files in *folder*; stop it at the end.
+    """Start a fresh MiniStack that keeps its files in *folder*; stop it at the end.
 
     Yield the environment variables that direct AWS clients to MiniStack, which only accepts HTTPS.
 
@@ -167,9 +165,7 @@ def adapt(assembly: Path) -> None:
 
 
 def without_the_unknown(template: Path) -> None:
-    """
-    Replace unsupported resources with placeholders, and references to their attributes with text.
-    """
+    """Replace unsupported resources by placeholders, and references to their attributes by text."""
     body = json.loads(template.read_text())
     unknown = [name for name, each in body["Resources"].items() if each["Type"] in UNKNOWN]
     for name in unknown:
@@ -190,8 +186,7 @@ def _named_apart(value: Any, names: frozenset[str]) -> Any:
 
 
 def for_this_machine(assembly: Path, installed: Path | None = None) -> None:
-    """
-    Change the layers in *assembly* for this processor, and for emulators that do not merge layers.
+    """Change the layers in *assembly* for this processor, and emulators that do not merge layers.
 
     Compiled files are taken from the folder *installed*, or if it is None, from this environment.
 
@@ -212,8 +207,7 @@ def for_this_machine(assembly: Path, installed: Path | None = None) -> None:
 
 @contextmanager
 def serve_stage(stage: Stage, assembly: Path, url: str) -> Iterator[Addresses]:
-    """
-    Configure the functions of *stage*, run its streaming function, and yield its addresses.
+    """Configure the functions of *stage*, run its streaming function, and yield its addresses.
 
     *stage* is deployed from *assembly* to the emulator at *url*.
 
@@ -315,9 +309,7 @@ def _id(url: str) -> str:
 def run_process(
     command: list[str], variables: Mapping[str, str], folder: Path, log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """
-    Run *command* in *folder* with *variables*; at the end stop the process and all its children.
-    """
+    """Run *command* in *folder* with *variables*; then stop the process and all its children."""
     with log.open("wb") as lines:
         process = subprocess.Popen(
             command, env=variables, cwd=folder, stdout=lines, stderr=lines, start_new_session=True
@@ -335,8 +327,7 @@ def run_process(
 
 
 def answers(url: str, limit_s: float, certificate: Path | None = None) -> bool:
-    """
-    Return True once *url* answers without a server error; False after *limit_s*.
+    """Return True once *url* answers without a server error; False after *limit_s*.
 
     *certificate* is the file with the server's certificate. It may not exist yet.
     """

@@ -25,8 +25,7 @@ def title(name: str) -> str:
 
 
 def variables(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
-    """
-    Return the environment of functions: the defaults, overridden by the settings of *stage*.
+    """Return the environment of functions: the defaults, overridden by the settings of *stage*.
 
     *tables* maps the names in `deployment.TABLES` to the names of the stage's tables.
     """
@@ -48,8 +47,7 @@ def variables(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
 
 
 def addresses(stage: Stage) -> str:
-    """
-    Return the upstream of each chained feed as JSON.
+    """Return the upstream of each chained feed as JSON.
 
     The stack has an output with this text. The commands of operators read the output, because they
     must not write to a chained feed.
@@ -58,8 +56,7 @@ def addresses(stage: Stage) -> str:
 
 
 def chaining_variables(stage: Stage, coordinator: str) -> dict[str, str]:
-    """
-    Return the variables of chained feeds.
+    """Return the variables of chained feeds.
 
     Raises:
         WrongSource: a source is invalid. Without this check, each function would fail when it
@@ -114,8 +111,7 @@ METRICS = {
 
 
 def description(alarm: str) -> str:
-    """
-    Return the description of *alarm*, which names its runbook section.
+    """Return the description of *alarm*, which names its runbook section.
 
     Raises:
         StopIteration: `SECTIONS` has no section for the alarm and has to be extended.

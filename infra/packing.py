@@ -1,5 +1,4 @@
-"""
-Functions shared by the builders of layers, jobs and releases.
+"""Functions shared by the builders of layers, jobs and releases.
 
 The lock (`requirements.lock`, written by `make lock`) contains the hashes of every file of each
 package. Deployed packages are installed from wheels of the locked versions, and only if the hash of
@@ -33,8 +32,7 @@ _PINNED = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;\\]+)")
 
 
 class NotInstalled(Exception):
-    """
-    A package cannot be installed.
+    """A package cannot be installed.
 
     The message is the last line of pip's errors, or says that the lock does not have the version.
     """
@@ -42,8 +40,7 @@ class NotInstalled(Exception):
 
 @cache
 def lock(path: Path = LOCK) -> Mapping[str, str]:
-    """
-    Return the entries of the lock, which contain the hashes, by `name==version`.
+    """Return the entries of the lock, which contain the hashes, by `name==version`.
 
     The names are in lower case, with hyphens.
     """
@@ -62,8 +59,7 @@ def pin_versions(packages: Iterable[str]) -> list[str]:
 
 
 def install(target: Path, wanted: Iterable[str], platform: Sequence[str] = ()) -> None:
-    """
-    Install the wheels *wanted* in *target*, which is emptied first.
+    """Install the wheels *wanted* in *target*, which is emptied first.
 
     *platform* contains the options of pip that select another platform.
 
@@ -116,8 +112,7 @@ _EARLIEST_S = 315_532_800  # 1980: the earliest time in a zip
 
 
 def zip_folder(folder: Path, time_s: int, below: str = "", *, compiled: bool = False) -> bytes:
-    """
-    Return a zip of the files of *folder*, sorted by name.
+    """Return a zip of the files of *folder*, sorted by name.
 
     Each entry has the time *time_s* and a path that begins with *below*. Python's compiled files
     are included only if *compiled*.

@@ -1,5 +1,4 @@
-"""
-List prices of AWS in dollars, used by docs/operations/COSTS.md and the dashboard.
+"""List prices of AWS in dollars, used by docs/operations/COSTS.md and the dashboard.
 
 The prices are those of one Region and date, without free tiers and discounts. If your prices
 differ, change this table and run `python -m bench.costs_page`.

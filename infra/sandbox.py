@@ -1,5 +1,4 @@
-"""
-Deploy a stage, run the tests of tests/aws and the conformance suite against it, destroy it.
+"""Deploy a stage, run the tests of tests/aws and the conformance suite against it, destroy it.
 
 `make sandbox` runs this program in an AWS account, `make deploy-smoke` on MiniStack.
 docs/operations/SANDBOX.md describes a run and its tests.
@@ -64,9 +63,7 @@ _NAMED = ("functions", "log_groups", "machines", "tables", "buckets")
 
 
 class Failed(Exception):
-    """
-    A command of the run failed, or resources of the stage are left; the message has the details.
-    """
+    """A command of the run failed, or resources of the stage are left; the message has details."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +78,7 @@ class Sandbox:
         return BUILD / "sandbox" / self.stage
 
     def deploy(self) -> None:
-        """
-        Run `tidings doctor`, deploy the stage, and check that `cdk diff` finds no difference.
-        """
+        """Run `tidings doctor`, deploy the stage, and check that `cdk diff` finds no difference."""
         assembly, aws = self.folder / "assembly", Account(client)
         expires = datetime.now(UTC) + timedelta(hours=EXPIRES_H)
         synth.synth(assembly, stage=self.stage, expires=f"{expires:%Y-%m-%dT%H:%M:%SZ}")
@@ -152,8 +147,7 @@ class Sandbox:
             yield addresses
 
     def destroy(self) -> None:
-        """
-        Delete the stacks, and the other resources that tests have created for the stage.
+        """Delete the stacks, and the other resources that tests have created for the stage.
 
         Raises:
             Failed: resources of the stage are left.
@@ -190,9 +184,7 @@ class Sandbox:
             raise Failed(f"{stack} is {status}: {'; '.join(reasons)}")
 
     def _remaining(self) -> list[str]:
-        """
-        Delete logs that late calls have recreated; return the other resources that are left.
-        """
+        """Delete logs that late calls have recreated; return the other resources that are left."""
         aws = Account(client)
         for group in aws.log_groups(self.stage):
             client("logs").delete_log_group(logGroupName=group)
@@ -382,8 +374,7 @@ def main(
     list_: bool,
     pytest_options: tuple[str, ...],
 ) -> None:
-    """
-    Deploy a stage to your account, run the tests against it, and delete it.
+    """Deploy a stage to your account, run the tests against it, and delete it.
 
     Both suites get PYTEST_OPTIONS, for example `-k smoke` or `--subnet ID`. The exit code is 0 if
     no test failed and the stage is deleted, 1 if a test or a step failed, 3 if a part of the stage

@@ -26,8 +26,7 @@ class InvalidSetting(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SyncSchedule:
-    """
-    A scheduled sync.
+    """A scheduled sync.
 
     *expression* is in the format of EventBridge Scheduler (`cron(0 3 * * ? *)`, UTC), *request* in
     the format of `tidings.core.sync.workflow`.
@@ -39,8 +38,7 @@ class SyncSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """
-    A stage's feeds as Iceberg tables.
+    """A stage's feeds as Iceberg tables.
 
     *every* is the schedule of the job that updates the tables, in the format of EventBridge
     Scheduler (`rate(15 minutes)`). The job continues for *minutes*: with `rate(1 hour)` and 55
@@ -66,8 +64,7 @@ class Lake:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """
-    A name for the HTTP API; *certificate_arn* is its certificate in ACM, in the stage's Region.
+    """A name for the HTTP API; *certificate_arn* is its certificate in ACM, in the stage's Region.
 
     *truststore* is `s3://bucket/key` of a PEM file with certificates of authorities. If it is set,
     each client needs a certificate. *prefix* is the path of the feed, without leading and trailing
@@ -82,8 +79,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class OneAddress:
-    """
-    A single address of a stage: CloudFront in front of the stage's three addresses (DEPLOY.md).
+    """A single address of a stage: CloudFront in front of the stage's three addresses (DEPLOY.md).
 
     *name* is a custom name, and *certificate_arn* its certificate in ACM, in us-east-1. Without a
     custom name, CloudFront generates a name. *web_acl_arn* is a web ACL of AWS WAF for CloudFront,
@@ -97,8 +93,7 @@ class OneAddress:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """
-    Copies of the tables by AWS Backup, in another account (docs/operations/DISASTER_RECOVERY.md).
+    """Copies of tables by AWS Backup in another account (see docs/operations/DISASTER_RECOVERY.md).
 
     *vault_arn* is the vault in the other account, which has to accept the copies. *every* is the
     schedule of the backups, in UTC, at most once an hour. Each backup is kept for *days*, in both
@@ -120,8 +115,7 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """
-    A table of another application; a feed publishes the table's writes.
+    """A table of another application; a feed publishes the table's writes.
 
     See docs/guides/CAPTURES.md.
 
@@ -138,8 +132,7 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class PipelineRun:
-    """
-    A pipeline that the stage keeps running (PIPELINES.md).
+    """A pipeline that the stage keeps running (PIPELINES.md).
 
     *path* is the pipeline's file, relative to the repository, or a `.tgz` that `infra.build_job`
     built from that file. *secrets* are the ARNs of the secrets in Secrets Manager that the pipeline
@@ -167,8 +160,7 @@ class PipelineRun:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """
-    One deployment of the feed.
+    """One deployment of the feed.
 
     Data and keys: *keep_data* protects tables and logs from deletion. *customer_key* encrypts with
     a KMS key of this stage ($1 a month and a charge per request) instead of a key managed by AWS.
@@ -263,8 +255,7 @@ class Stage:
     expires: str = ""
 
     def __post_init__(self) -> None:
-        """
-        Refuse settings that no deployment could use.
+        """Refuse settings that no deployment could use.
 
         Raises:
             InvalidSetting: the name is not usable, CloudWatch does not accept *log_days*, or
@@ -338,8 +329,7 @@ SANDBOX_STREAM_S = 150  # a stream ends after this time; the tests' 180 MB take 
 
 
 def sandbox(name: str, expires: str, release: int = 1) -> Stage:
-    """
-    Return a temporary stage for an hour of tests (docs/operations/SANDBOX.md).
+    """Return a temporary stage for an hour of tests (docs/operations/SANDBOX.md).
 
     The stage has prod's features (key, canaries, all alarms and metrics), but keeps no resource
     when it is deleted. It is open to every client that knows its addresses, because the conformance
@@ -370,8 +360,7 @@ def sandbox(name: str, expires: str, release: int = 1) -> Stage:
 
 
 def choose_stages(name: str | None, expires: str = "", release: int = 1) -> tuple[Stage, ...]:
-    """
-    Return the stage called *name*, or all of `STAGES` for None.
+    """Return the stage called *name*, or all of `STAGES` for None.
 
     *expires* and *release* are only used for a sandbox.
 

@@ -1,5 +1,4 @@
-"""
-Check with a few client requests the minimum that must work on any deployed stage.
+"""Check with a few client requests the minimum that must work on any deployed stage.
 
     python -m infra.smoke --stage staging      with a key in TIDINGS_PASSWORD
 
@@ -28,8 +27,7 @@ class SmokeFailed(Exception):
 
 
 def run(base_url: str, stream_url: str, sockets_url: str, secret: str = "") -> Iterator[str]:
-    """
-    Yield one line for each successful check.
+    """Yield one line for each successful check.
 
     *secret* is a key or a password for reading and posting; "" if the stage is open.
 
@@ -91,8 +89,7 @@ def _check(holds: bool, problem: str) -> None:
 @click.command()
 @click.option("--stage", required=True, metavar="NAME", help="The stage: dev, staging, prod.")
 def main(stage: str) -> None:
-    """
-    Post to the stage NAME, and receive the events over WebSocket and SSE.
+    """Post to the stage NAME, and receive the events over WebSocket and SSE.
 
     TIDINGS_PASSWORD is a key with the roles read and ingest. The exit code is 1 if an answer
     differs from PROTOCOL.md.

@@ -1,5 +1,4 @@
-"""
-The composition of a stage, and the permissions of its parts.
+"""The composition of a stage, and the permissions of its parts.
 
 `compose` creates the stacks: resources shared by all stages, data (`infra.data_stack`), functions
 and addresses, and producers and pipelines if there are any. Producers and pipelines have separate
@@ -56,8 +55,7 @@ from tidings.aws.config.stages import (
 
 
 def compose(app: cdk.App, stages: Sequence[Stage]) -> None:
-    """
-    Create the stacks of *stages*, with their dependencies on each other.
+    """Create the stacks of *stages*, with their dependencies on each other.
 
     The CDK's feature flags in cdk.json also apply if the CDK's command line is not used.
     """
@@ -81,8 +79,7 @@ def compose(app: cdk.App, stages: Sequence[Stage]) -> None:
 
 
 class TidingsStack(cdk.Stack):
-    """
-    All functions of one stage, and the APIs and URLs by which clients reach them.
+    """All functions of one stage, and the APIs and URLs by which clients reach them.
 
     The stack can be synthesised without an account.
     """
@@ -124,9 +121,7 @@ class TidingsStack(cdk.Stack):
         suppressions.apply(self)
 
     def _environment(self) -> dict[str, str]:
-        """
-        Return the environment of every function: defaults, the stage's settings, then addresses.
-        """
+        """Return the environment of every function: defaults, settings of the stage, addresses."""
         names = {name: table.table_name for name, table in self.tables.by_name.items()}
         return variables(self.stage, names) | {
             "TIDINGS_URL_PREFIX": self.stage.domain.prefix if self.stage.domain else "",
@@ -307,8 +302,7 @@ def guard(stack: cdk.Stack, stage: Stage) -> None:
 
 
 class Budget(Construct):
-    """
-    A monthly budget of all resources with the tag of *stage*, which must be a cost allocation tag.
+    """A monthly budget of all resources with the tag of *stage*, a cost allocation tag.
 
     If the stage has no `alarm_mail`, the budget sends no notifications.
     """
@@ -349,8 +343,7 @@ class Budget(Construct):
 
 
 def main() -> None:
-    """
-    Synthesise all stages, or one with `-c stage=dev`; the CDK's command line runs this module.
+    """Synthesise all stages, or one with `-c stage=dev`; the CDK's command line runs this module.
 
     For a sandbox, `-c expires=MOMENT` and `-c release=2` are also possible.
     """

@@ -1,5 +1,4 @@
-"""
-Accepted findings of cdk-nag's AwsSolutions rules, with reasons.
+"""Accepted findings of cdk-nag's AwsSolutions rules, with reasons.
 
 `make synth` fails on all other findings.
 """
@@ -14,8 +13,7 @@ import cdk_nag
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """
-    An accepted rule.
+    """An accepted rule.
 
     *finding* is a regular expression; if it is given, only findings that match it are accepted.
     """

@@ -1,5 +1,4 @@
-"""
-Synthesise every stage into cdk.out, for `make synth`.
+"""Synthesise every stage into cdk.out, for `make synth`.
 
 Neither an account nor Docker nor the CDK's command line is needed. The synthesis fails on a finding
 of cdk-nag that infra/suppressions.py does not accept, and on any finding of cfn-lint.
@@ -37,8 +36,7 @@ class SynthFailed(Exception):
 
 
 def synth(outdir: Path, *, stage: str | None = None, **context: str) -> list[Path]:
-    """
-    Write the templates of *stage*, or of all stages, to *outdir*; return their paths.
+    """Write the templates of *stage*, or of all stages, to *outdir*; return their paths.
 
     *context* are additional context values of the app.
 
@@ -135,8 +133,7 @@ def of_assembly(assembly: Path, stage: str) -> Body:
 
 
 def join_templates(data: Mapping[str, Any], *others: Mapping[str, Any]) -> Body:
-    """
-    Return the templates of a stage's stacks as one.
+    """Return the templates of a stage's stacks as one.
 
     A reference in *others* to a parameter is replaced by the value that *data* writes to the
     parameter.
@@ -189,9 +186,7 @@ def _join(parts: list[Any]) -> Any:
 
 
 def _with_arns(parts: list[Any], resources: Mapping[str, Any]) -> list[Any]:
-    """
-    Return *parts* of a text, with references in place of ARNs that the parts build from names.
-    """
+    """Return *parts* of a text, with references in place of ARNs that they build from names."""
     for at, part in enumerate(parts):
         name = part.get("Ref", "") if isinstance(part, dict) else ""
         before = _NAMED.get(resources.get(name, {}).get("Type", ""), [])

@@ -1,5 +1,4 @@
-"""
-Build the documentation into the folder site/.
+"""Build the documentation into the folder site/.
 
     python -m docs.site [--repository URL]
 
@@ -45,8 +44,7 @@ class Failed(Exception):
 
 
 def build(target: Path, repository: str = "") -> None:
-    """
-    Build the site into the folder *target*.
+    """Build the site into the folder *target*.
 
     Raises:
         BrokenLink: a document links to a file that does not exist.
@@ -80,8 +78,7 @@ def configuration(staged: Path) -> str:
 
 
 def navigation(staged: Path) -> list[dict[str, Any]]:
-    """
-    Return the sections of the site.
+    """Return the sections of the site.
 
     Raises:
         Failed: a page is in no section.

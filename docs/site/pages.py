@@ -49,8 +49,7 @@ class BrokenLink(Exception):
 
 @dataclass(frozen=True)
 class Site:
-    """
-    The staged site: its folder, and the addresses of files that are not pages.
+    """The staged site: its folder, and the addresses of files that are not pages.
 
     *repository* is the address below which a host shows the files of the repository, for example
     `https://host/owner/name/blob/main`. Without it, a page of the site shows each file.
@@ -60,8 +59,7 @@ class Site:
     repository: str = ""
 
     def stage(self) -> None:
-        """
-        Write all documents, and a page for each file that they link to.
+        """Write all documents, and a page for each file that they link to.
 
         Raises:
             BrokenLink: a document links to a file that does not exist.

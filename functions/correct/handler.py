@@ -1,5 +1,4 @@
-"""
-Apply one part of a plan. The event is `{"feed", "through", "bucket", "key", "behind"}`.
+"""Apply one part of a plan. The event is `{"feed", "through", "bucket", "key", "behind"}`.
 
 The part is the object `key` in `bucket`. `through` is copied from the plan's summary. `behind` is
 the number of lines of the part that earlier calls have handled; the first call omits it.

@@ -1,5 +1,4 @@
-"""
-Continue the erasures of feeds. The follower `state` and the sweep wake this function.
+"""Continue the erasures of feeds. The follower `state` and the sweep wake this function.
 
 After a restore, an operator invokes it with `"restored": true` (RUNBOOKS.md).
 """

@@ -1,5 +1,4 @@
-"""
-Append the pending messages of the outbox to their feeds.
+"""Append the pending messages of the outbox to their feeds.
 
 The stream of the outbox's table wakes this function, and so does the sweep.
 """

@@ -1,5 +1,4 @@
-"""
-Run the steps of a sync's state machine that decide how the sync continues.
+"""Run the steps of a sync's state machine that decide how the sync continues.
 
 The event is `{"step": "check", "id": ..., "bucket": ..., ...}`. `id` is the id of the sync, and
 `bucket` is the stage's bucket for syncs. `infra/parts/sync_states.py` defines the other fields of

@@ -1,5 +1,4 @@
-"""
-The alarms of a stage: one alarm for each action that an operator may have to take.
+"""The alarms of a stage: one alarm for each action that an operator may have to take.
 
 All alarms are sent to one topic.
 
@@ -48,8 +47,7 @@ _TABLE_METRICS = ("ReadThrottleEvents", "WriteThrottleEvents")
 
 
 class Alarms(Construct):
-    """
-    The alarms of a stage, which are sent to `topic`.
+    """The alarms of a stage, which are sent to `topic`.
 
     A metric without data does not raise its alarm, because the feed may be quiet. The exception is
     the alarm of a schedule, because a schedule that runs always produces data.
@@ -81,21 +79,16 @@ class Alarms(Construct):
         return topic
 
     def add_failure_alarms(self) -> None:
-        """
-        Add the alarm for failed calls, requests and executions; this alarm also ends a canary.
-        """
+        """Add the alarm for failed calls, requests, executions; this alarm also ends a canary."""
         self.failures = self._above("Failures", measures.of_failures(self.stage))
 
     def add_feed_alarms(self) -> None:
-        """
-        Add an alarm for urgent alerts, and one for alerts that need action only if they last.
-        """
+        """Add an alarm for urgent alerts, and one for alerts that need action only if they last."""
         self._above("Attention", measures.of_feed("Attention", self.stage))
         self._above("Behind", measures.of_feed("Behind", self.stage), periods=LASTING_PERIODS)
 
     def add_schedule_alarms(self, clock: Clock) -> None:
-        """
-        Add an alarm for each schedule. The alarm is raised if the schedule does not run.
+        """Add an alarm for each schedule. The alarm is raised if the schedule does not run.
 
         Nothing else would show that the checks of the scheduled function have stopped.
         """
@@ -104,8 +97,7 @@ class Alarms(Construct):
             self._below_one(f"{target.node.id}Invocations", ran)
 
     def add_source_alarms(self, source: StreamSource) -> None:
-        """
-        Add the alarms of a producer.
+        """Add the alarms of a producer.
 
         The records of a producer's stream are the only copy of the writes. Other streams have no
         such alarms, because their records are only wake-ups.
@@ -117,8 +109,7 @@ class Alarms(Construct):
         self._above(f"{source.node.id}IteratorAge", age, ITERATOR_AGE_MS_MAX)
 
     def add_stream_alarms(self, target: TidingsFunction) -> None:
-        """
-        Add the alarm for failed event streams.
+        """Add the alarm for failed event streams.
 
         The alarm for failures does not include event streams, because responses of a function URL
         appear in no access log.
@@ -127,14 +118,11 @@ class Alarms(Construct):
         self._above(f"{target.node.id}{_URL_METRIC}", failed)
 
     def add_concurrency_alarms(self) -> None:
-        """
-        Add one alarm for throttled calls of all functions, because they share the account's limit.
-        """
+        """Add one alarm for throttled calls of all functions, which share the account's limit."""
         self._above("Throttles", measures.of_account("Throttles"))
 
     def add_chain_alarms(self, target: TidingsFunction) -> None:
-        """
-        Add the alarm for wake-ups that Lambda dropped because it mistook them for an endless loop.
+        """Add the alarm for wake-ups that Lambda dropped as it mistook them for an endless loop.
 
         After a dropped wake-up, the sweep wakes *target* within a minute.
         """
@@ -142,8 +130,7 @@ class Alarms(Construct):
         self._above(f"{target.node.id}{_CIRCLING_METRIC}", dropped)
 
     def add_table_alarms(self, tables: Tables) -> None:
-        """
-        Add the alarms for throttled requests to DynamoDB, which mean that a feed is near its limit.
+        """Add the alarms for throttled requests to DynamoDB, a sign that a feed is near its limit.
 
         The requests are retried.
         """
@@ -153,8 +140,7 @@ class Alarms(Construct):
                 self._above(f"{name.title()}{metric}", refused)
 
     def add_pipeline_alarms(self) -> None:
-        """
-        Add the alarms for stores and readers that wait, and for a database's log that grows.
+        """Add the alarms for stores and readers that wait, and for a database's log that grows.
 
         A waiting pipeline does not fail, and the log may fill the disk of the database.
         """

@@ -1,5 +1,4 @@
-"""
-The HTTP API and the WebSocket API: the routes of `deployment`, and access to connections.
+"""The HTTP API and the WebSocket API: the routes of `deployment`, and access to connections.
 
 In a stage with `one_address`, CloudFront is in front of both APIs and the event streams (ADR 55).
 """
@@ -38,8 +37,7 @@ GATEWAY_LOGS = "/aws/vendedlogs/apigateway"
 
 
 class FeedDomain(Construct):
-    """
-    A custom domain; `options` maps the name to a stage of an API.
+    """A custom domain; `options` maps the name to a stage of an API.
 
     With a trust store, clients need a certificate signed by one of its authorities (mutual TLS).
     """
@@ -61,17 +59,14 @@ class FeedDomain(Construct):
         )
 
     def _mtls(self, truststore: str) -> apigateway.MTLSConfig:
-        """
-        Return the trust store; *truststore* is `s3://bucket/key` of a PEM file of certificates.
-        """
+        """Return the trust store; *truststore* is `s3://bucket/key`, a PEM file of certificates."""
         place = urlsplit(truststore)
         bucket = s3.Bucket.from_bucket_name(self, "TrustStore", place.netloc)
         return apigateway.MTLSConfig(bucket=bucket, key=place.path.lstrip("/"))
 
 
 class FeedHttpApi(Construct):
-    """
-    The HTTP API; `url` is its address, without a path.
+    """The HTTP API; `url` is its address, without a path.
 
     The API does not authorise requests; the functions check the feed's password.
     """
@@ -123,9 +118,7 @@ class FeedHttpApi(Construct):
             self._routes(function)
 
     def _routes(self, target: TidingsFunction) -> None:
-        """
-        Add the routes of *target*; they share one integration and have one permission each.
-        """
+        """Add the routes of *target*; they share one integration and have one permission each."""
         routes = [r for r in deployment.HTTP_ROUTES if r.function == target.blueprint.name]
         if target.blueprint.endless or not routes:
             return
@@ -148,9 +141,7 @@ class FeedHttpApi(Construct):
 
 
 def _integration(target: TidingsFunction) -> apigateway.HttpRouteIntegration:
-    """
-    Return the integration that calls *target*, by its URL if it is a streaming function.
-    """
+    """Return the integration that calls *target*, by its URL if it is a streaming function."""
     name = f"{target.node.id}Integration"
     if target.url is None:
         return integrations.HttpLambdaIntegration(name, target.live)
@@ -183,8 +174,7 @@ _ACCEPTED = '{"statusCode":200}'  # without this answer, API Gateway reports an 
 
 
 class FeedSocketApi(Construct):
-    """
-    The WebSocket API and its one stage; `connect` adds the routes once the functions exist.
+    """The WebSocket API and its one stage; `connect` adds the routes once the functions exist.
 
     The API is created in two steps, because the functions need its address and its routes need the
     functions. Every client may connect. A client sends the feed's password when it subscribes,
@@ -218,8 +208,7 @@ class FeedSocketApi(Construct):
 
     @property
     def connection_arns(self) -> list[str]:
-        """
-        Return an ARN for all connections of this stage, for each of `METHODS`.
+        """Return an ARN for all connections of this stage, for each of `METHODS`.
 
         IAM supports no narrower resource.
         """
@@ -234,8 +223,7 @@ class FeedSocketApi(Construct):
         ]
 
     def connect(self, functions: Mapping[str, TidingsFunction]) -> None:
-        """
-        Add a route for each of `deployment.SOCKET_ROUTES`, to its function.
+        """Add a route for each of `deployment.SOCKET_ROUTES`, to its function.
 
         A route without a function leads to a mock integration.
         """
@@ -292,8 +280,7 @@ class Urls:
 
 
 class FeedDistribution(Construct):
-    """
-    A CloudFront distribution; `url` is the single address.
+    """A CloudFront distribution; `url` is the single address.
 
     The three addresses in *urls* stay available. The owner of the DNS zone points a custom name to
     the output `UrlTarget`.
@@ -347,16 +334,14 @@ class FeedDistribution(Construct):
         }
 
     def _passed_on(self, origin: str) -> cloudfront.BehaviorOptions:
-        """
-        Return a behavior that passes requests to *origin* without caching.
+        """Return a behavior that passes requests to *origin* without caching.
 
         Without caching, equal requests do not wait for each other.
         """
         return self._behavior(origin, cloudfront.CachePolicy.CACHING_DISABLED, compress=False)
 
     def _shared_cache(self) -> cloudfront.BehaviorOptions:
-        """
-        Return a behavior that caches each answer for the time its Cache-Control allows.
+        """Return a behavior that caches each answer for the time its Cache-Control allows.
 
         An answer without Cache-Control is not cached. The cache key is `answers.CACHE_KEY`.
         """
@@ -413,8 +398,7 @@ def one_address(scope: Construct, stage: Stage, urls: Urls) -> FeedDistribution 
 
 
 def _check(stage: Stage) -> None:
-    """
-    Check the settings of *stage*.
+    """Check the settings of *stage*.
 
     Raises:
         Unreachable: the HTTP API requires client certificates, or serves below a path.
@@ -439,9 +423,7 @@ def _origin(name: str, url: str) -> origins.HttpOrigin:
 
 
 def _log_bucket(scope: Construct, stage: Stage) -> s3.Bucket:
-    """
-    Return the bucket of CloudFront's access log, the only log with the addresses of clients.
-    """
+    """Return the bucket of CloudFront's access log, the only log with the addresses of clients."""
     return s3.Bucket(
         scope,
         "Logs",

@@ -25,9 +25,7 @@ def private_bucket(scope: Construct, stage: Stage) -> s3.Bucket:
 def closed_bucket(
     scope: Construct, stage: Stage, *, rule: s3.LifecycleRule, key: kms.IKey | None = None
 ) -> s3.Bucket:
-    """
-    Return a bucket that is encrypted (by *key* if given), private, and only accessible over TLS.
-    """
+    """Return a bucket that is encrypted (by *key* if given), private, and over TLS only."""
     return s3.Bucket(
         scope,
         "Bucket",
@@ -110,8 +108,7 @@ class ArchiveBucket:
         return f"s3://{self.bucket.bucket_name}"
 
     def allow(self, role: iam.Role, what: str) -> None:
-        """
-        Allow *role* what `deployment.Function.archive` calls *what*.
+        """Allow *role* what `deployment.Function.archive` calls *what*.
 
         A role that reads or deletes may also list parts.
 
@@ -130,8 +127,7 @@ class ArchiveBucket:
 
 
 def make_archive_bucket(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> None:
-    """
-    Create the archive bucket without versioning.
+    """Create the archive bucket without versioning.
 
     Only compaction and erasures change parts. Old versions would keep the data that they drop.
     """

@@ -1,5 +1,4 @@
-"""
-The Lambda functions of `deployment`, their layers, their triggers, and canaries of new code.
+"""The Lambda functions of `deployment`, their layers, their triggers, and canaries of new code.
 
 In a stage with `canary`, CodeDeploy points an alias to new code for a tenth of the calls, and later
 for all calls. If a call, a request or an execution of the stage fails in the meantime, CodeDeploy
@@ -35,8 +34,7 @@ ARCHITECTURE = lambda_.Architecture.ARM_64
 
 
 class Layers(Construct):
-    """
-    The layers: `shared` for every function, and `tracing` for the functions that are traced.
+    """The layers: `shared` for every function, and `tracing` for the functions that are traced.
 
     With *tokens*, the libraries that verify JWTs are included. In a stage with `hotswap`, the
     layers contain only libraries, and the functions contain our code.
@@ -98,8 +96,7 @@ ADAPTER_ENVIRONMENT = {
 
 
 class TidingsFunction(Construct):
-    """
-    A function with its own role and log group.
+    """A function with its own role and log group.
 
     The role may write to that log group only; `infra.stack` adds the grants of `deployment`.
 
@@ -176,9 +173,7 @@ class TidingsFunction(Construct):
         ).url
 
     def forget_missed_wakes(self) -> None:
-        """
-        Let Lambda drop failed and old asynchronous calls, because the next wake-up does their work.
-        """
+        """Let Lambda drop failed and old async calls, as the next wake-up does their work."""
         self.live.configure_async_invoke(
             max_event_age=cdk.Duration.seconds(WAKE_AGE_S), retry_attempts=0
         )
@@ -189,8 +184,7 @@ class TidingsFunction(Construct):
             allow(self.role, ["execute-api:ManageConnections"], arns)
 
     def allow_wakes(self, stage: Stage) -> None:
-        """
-        Allow this function to invoke the functions that it wakes.
+        """Allow this function to invoke the functions that it wakes.
 
         The ARNs are built from names, because references would be circular if two functions wake
         each other.
@@ -231,8 +225,7 @@ def _loops(function: deployment.Function) -> lambda_.RecursiveLoop | None:
 
 
 def circling(functions: Iterable[deployment.Function]) -> frozenset[str]:
-    """
-    Return the *functions* that may cause calls of themselves, directly or through other functions.
+    """Return the *functions* that may cause calls of themselves, directly or through others.
 
     Lambda treats such a chain of calls as a mistake and ends it after some 16 calls, unless the
     function allows the chain. The returned functions have to allow it, because a backlog takes more
@@ -243,9 +236,7 @@ def circling(functions: Iterable[deployment.Function]) -> frozenset[str]:
 
 
 def _woken_by(function: deployment.Function) -> frozenset[str]:
-    """
-    Return the functions that *function* invokes, directly or by writing to a table with a stream.
-    """
+    """Return the functions that *function* invokes, directly or by a table with a stream."""
     written = {grant.table for grant in function.grants if _WRITES & {*grant.actions}}
     sources = deployment.STREAM_SOURCES
     return frozenset((*function.invokes, *(s.function for s in sources if s.table in written)))
@@ -306,8 +297,7 @@ class StreamSource(Construct):
         given_up: s3.IBucket,
         counted: bool = False,
     ) -> None:
-        """
-        Create the mapping.
+        """Create the mapping.
 
         Records that could not be handled are stored completely in *given_up*. With *counted*, AWS
         counts the mapping's records, for alarms; each count is billed as a metric.
@@ -358,9 +348,7 @@ EVENT_AGE_S = 60  # a call that is later than this is dropped; the minimum that 
 
 
 class Clock(Construct):
-    """
-    The schedules of a stage in one schedule group; `targets` are the invoked functions.
-    """
+    """The schedules of a stage in one schedule group; `targets` are the invoked functions."""
 
     def __init__(
         self, scope: Construct, name: str, functions: Mapping[str, TidingsFunction]
@@ -375,9 +363,7 @@ class Clock(Construct):
 
 
 class FunctionSchedule(Construct):
-    """
-    The schedule of one function; a missed run is not repeated, because the next does its work.
-    """
+    """The schedule of one function; a missed run is not repeated, as the next does its work."""
 
     def __init__(
         self,
@@ -422,8 +408,7 @@ _BACK = ["DEPLOYMENT_FAILURE", "DEPLOYMENT_STOP_ON_ALARM", "DEPLOYMENT_STOP_ON_R
 
 
 class NoSnapshot(Exception):
-    """
-    The setting `snap_start` of a stage lists a function that cannot use SnapStart.
+    """The setting `snap_start` of a stage lists a function that cannot use SnapStart.
 
     Streaming functions cannot use SnapStart with the pinned version of the web adapter.
     """
@@ -434,8 +419,7 @@ class NoSnapshot(Exception):
 
 
 class Canaries(Construct):
-    """
-    Canaries of *functions*; *alarm* ends a canary.
+    """Canaries of *functions*; *alarm* ends a canary.
 
     An endless function has no alias, so it has no canary. It is updated after all canaries have
     ended successfully.
@@ -496,8 +480,7 @@ class Canaries(Construct):
         return alias
 
     def _allow(self, function: TidingsFunction) -> None:
-        """
-        Allow shifting the alias of *function*.
+        """Allow shifting the alias of *function*.
 
         The alias's ARN is built from the name. A reference would be circular, because the alias
         depends on the group, and the group on the role.
@@ -507,8 +490,7 @@ class Canaries(Construct):
 
 
 def check(stage: Stage) -> None:
-    """
-    Check the functions that *stage* lists in `snap_start`.
+    """Check the functions that *stage* lists in `snap_start`.
 
     Raises:
         NoSnapshot: one of these functions cannot start from a snapshot.

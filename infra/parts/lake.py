@@ -42,8 +42,7 @@ _GLUE = (
 
 
 class Lake(Construct):
-    """
-    The state machine of the lake, with the ARN `arn`; it stores the tables in *bucket*.
+    """The state machine of the lake, with the ARN `arn`; it stores the tables in *bucket*.
 
     An execution of the machine updates the tables. With the input `COMPACT`, the execution compacts
     the archive instead.

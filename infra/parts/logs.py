@@ -1,5 +1,4 @@
-"""
-Log groups, access logs, and one metric of the failures of a stage, derived from log lines.
+"""Log groups, access logs, and one metric of the failures of a stage, derived from log lines.
 
 CloudWatch adds up the values of all log groups of a stage, because the metric has no dimension.
 AWS's own metrics exist per function, API and machine, and would need an alarm each. Without
@@ -35,8 +34,7 @@ MACHINE = '{ $.type = "ExecutionFailed" || $.type = "ExecutionTimedOut" }'
 
 
 def namespace(stage: Stage) -> str:
-    """
-    Return the namespace for metrics of this stage only.
+    """Return the namespace for metrics of this stage only.
 
     The metrics of the log filters have no dimensions, so only the namespace separates the stages.
     """
@@ -78,8 +76,7 @@ SOCKET_FIELDS = (*_ALWAYS, "eventType", "connectionId", "integrationLatency")
 
 @jsii.implements(apigateway.IAccessLogSettings)
 class AccessLog:
-    """
-    An access log of *fields* in a log group of the stage.
+    """An access log of *fields* in a log group of the stage.
 
     The log has one line of JSON per request, without bodies, cursors or addresses.
     """
@@ -106,8 +103,7 @@ MANAGED_POLICY = "service-role/AmazonAPIGatewayPushToCloudWatchLogs"
 
 
 class GatewayLogging(Construct):
-    """
-    API Gateway's permission to write logs, one for an account and Region.
+    """API Gateway's permission to write logs, one for an account and Region.
 
     WebSocket APIs cannot log without this permission (HTTP APIs can). The role and the account
     setting are retained when the stack is deleted, because other APIs of the account and other

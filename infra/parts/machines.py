@@ -1,6 +1,4 @@
-"""
-State machines with logs and schedules; the state machine of syncs and its EMR Serverless job.
-"""
+"""State machines with logs and schedules; the state machine of syncs and its EMR Serverless job."""
 
 from __future__ import annotations
 
@@ -123,8 +121,7 @@ class SyncJob(Construct):
         settings: Mapping[str, str] = _NO_MORE,
         archive: assets.Asset | None = None,
     ) -> dict[str, Any]:
-        """
-        Return the parameters of `startJobRun` without the job's arguments, for Step Functions.
+        """Return the parameters of `startJobRun` without the job's arguments, for Step Functions.
 
         The defaults are those of the sync job. For another job on the same application, pass its
         *entry*, its *role*, additional *settings*, and the *archive* that it imports from.
@@ -148,9 +145,7 @@ class SyncJob(Construct):
         }
 
     def allow_start(self, role: iam.Role, *files: assets.Asset) -> None:
-        """
-        Allow a job to read the archive and *files*, which it needs to start, and to write its log.
-        """
+        """Allow a job to read the archive and *files*, needed to start, and to write its log."""
         ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in (*files, self.archive)]
         logs = self.bucket.arn_for_objects(f"{LOGS}*")
         allow_all(role, (("s3:GetObject",), ours), (("s3:PutObject",), [logs]))
@@ -185,8 +180,7 @@ SCHEDULER = "scheduler.amazonaws.com"
 
 
 def machine_role(scope: Construct, jobs: iam.Role, *statements: Statement) -> iam.Role:
-    """
-    Return the role of a machine that writes a log and starts jobs with the role *jobs*.
+    """Return the role of a machine that writes a log and starts jobs with the role *jobs*.
 
     *statements* are the machine's other permissions.
     """
@@ -205,8 +199,7 @@ def logged_machine(
     definition: dict[str, Any],
     logs_data: bool,
 ) -> stepfunctions.CfnStateMachine:
-    """
-    Return a state machine with the name *called* that writes a log.
+    """Return a state machine with the name *called* that writes a log.
 
     CloudFormation creates the machine after the permissions of *role*. With *logs_data*, the log
     also contains the input and output of each step.
@@ -335,8 +328,7 @@ class SyncMachine(Construct):
         return [self._arn("execution", ":*"), self._arn("execution", f"/{MAP_LABEL}:*")]
 
     def _arn(self, resource: str, rest: str = "") -> str:
-        """
-        Build an ARN from the name of the machine.
+        """Build an ARN from the name of the machine.
 
         A reference to the machine would be circular, because the machine depends on its role.
         """
@@ -349,9 +341,7 @@ class SyncMachine(Construct):
 
 
 def run_of(job: SyncJob) -> list[Statement]:
-    """
-    Return the statements of a role that runs jobs on the application of *job* and waits for them.
-    """
+    """Return the statements of a role that runs the application of *job* and awaits them."""
     application = job.application.attr_arn
     rule = cdk.Stack.of(job).format_arn(service="events", resource="rule", resource_name=_JOB_RULE)
     return [
@@ -374,8 +364,7 @@ class SyncStarts(Construct):
                 schedule(self, f"Schedule{number}", sync.expression, target)
 
     def _on_upload(self, syncs: SyncBucket, machine: str) -> None:
-        """
-        Start an execution for each uploaded object.
+        """Start an execution for each uploaded object.
 
         A rule cannot distinguish a dump from one of its parts, so the function `steer` does.
         """

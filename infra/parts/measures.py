@@ -1,6 +1,4 @@
-"""
-The CloudWatch metrics of alarms and dashboards, and a metric of the cost of operations.
-"""
+"""The CloudWatch metrics of alarms and dashboards, and a metric of the cost of operations."""
 
 from __future__ import annotations
 
@@ -115,8 +113,7 @@ def per_million(
     tables: Tables,
     apis: Sequence[tuple[cloudwatch.IMetric, Price]],
 ) -> cloudwatch.MathExpression:
-    """
-    Return the cost of a million operations, in dollars.
+    """Return the cost of a million operations, in dollars.
 
     The result includes the costs that grow with use, at the prices of `infra.prices`: DynamoDB
     units, Lambda calls and duration, requests and messages. Storage and fixed costs are not

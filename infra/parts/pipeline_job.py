@@ -1,5 +1,4 @@
-"""
-A pipeline that is kept running on EMR Serverless.
+"""A pipeline that is kept running on EMR Serverless.
 
 Every few minutes a state machine checks if the deployed version of the pipeline is running. If not,
 the machine ends the runs of earlier deployments and starts the pipeline. So a new file of the

@@ -1,5 +1,4 @@
-"""
-Permissions of roles, removal policies of stored data, and values that stacks share.
+"""Permissions of roles, removal policies of stored data, and values that stacks share.
 
 One stack writes each value to a parameter of Systems Manager, and the others read it when they are
 deployed. CloudFormation exports are not used, because an export cannot change while another stack
@@ -61,8 +60,7 @@ def principal(service: str) -> iam.ServicePrincipal:
 
 
 def removal_policy(stage: Stage) -> cdk.RemovalPolicy:
-    """
-    Return the removal policy of stored data, which applies when the stack is deleted.
+    """Return the removal policy of stored data, which applies when the stack is deleted.
 
     If the first deployment of a stage is rolled back, nothing is kept, because kept resources would
     occupy the names that the next deployment needs.
@@ -72,8 +70,7 @@ def removal_policy(stage: Stage) -> cdk.RemovalPolicy:
 
 
 def table_removal_policy(stage: Stage) -> cdk.RemovalPolicy:
-    """
-    Return the removal policy of a table.
+    """Return the removal policy of a table.
 
     In a stage that keeps its data, DynamoDB refuses to delete a table. A rollback that tried to
     delete tables would fail, so with this policy a rollback retains them. Retained tables do not

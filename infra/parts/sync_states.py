@@ -1,5 +1,4 @@
-r"""
-The states of a sync, in Amazon States Language.
+r"""The states of a sync, in Amazon States Language.
 
 ```
  tidings sync DUMP --cloud    an upload to dumps/FEED/     a schedule
@@ -242,9 +241,7 @@ def _asking(wiring: Wiring) -> dict[str, State]:
 
 
 def _applying(wiring: Wiring) -> dict[str, State]:
-    """
-    Return the states that apply first all inserts, then all updates, then all deletions.
-    """
+    """Return the states that apply first all inserts, then all updates, then all deletions."""
     part = {
         "feed.$": "$.sync.feed",
         "through.$": "$.judged.through",
@@ -358,8 +355,7 @@ def _task(
     following: str,
     select: dict[str, Any] | None = None,
 ) -> State:
-    """
-    Return a task that is retried after transient errors and leads to `Report` after other errors.
+    """Return a task that is retried after transient errors and leads to `Report` after others.
 
     The task's result is stored at the path *to*. The path cannot be null: the CDK drops a
     `ResultPath` of null, and then the result would replace all data of the execution.

@@ -1,5 +1,4 @@
-"""
-A producer that reads the stream of a table (docs/guides/CAPTURES.md).
+"""A producer that reads the stream of a table (docs/guides/CAPTURES.md).
 
 The application that writes to the table does not change.
 """
@@ -59,9 +58,7 @@ def _topic(stage: Stage) -> str:
 
 
 def reach_of(scope: Construct, stage: Stage) -> Reach:
-    """
-    Return the resources of *stage* for a producer in another stack, of this app or another.
-    """
+    """Return the resources of *stage* for a producer in another stack, of this app or another."""
     reached = [replace(table, stream=False) for table in deployment.TABLES]
     tables = {
         table.name: find_table(scope, stage, table) for table in reached if table.name in _REACHED
@@ -76,8 +73,7 @@ def reach_of(scope: Construct, stage: Stage) -> Reach:
 
 
 class TableProducer(Construct):
-    """
-    A function on the stream of one table, which appends the table's writes to a feed as operations.
+    """A function on the stream of one table, appending the table's writes to a feed as operations.
 
     A write that cannot be converted is stored in the outbox under `refused#<feed>`. Records that
     could not be appended for half a day are stored in a bucket. A refused write and a stored record
@@ -87,8 +83,7 @@ class TableProducer(Construct):
     def __init__(
         self, scope: Construct, name: str, *, stage: Stage, producer: Producer, reach: Reach
     ) -> None:
-        """
-        Create the function of *producer*.
+        """Create the function of *producer*.
 
         Raises:
             InvalidSetting, InvalidFeed, UnknownFeed: the capture of *producer* is invalid.
@@ -139,9 +134,7 @@ def table_of(stream_arn: str) -> str:
 
 
 def _environment(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
-    """
-    Return the environment of the stage's functions, with "-" for tables not in *tables*.
-    """
+    """Return the environment of the stage's functions, with "-" for tables not in *tables*."""
     return variables(
         stage, {table.name: tables.get(table.name, "-") for table in deployment.TABLES}
     )

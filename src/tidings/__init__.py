@@ -1,5 +1,4 @@
-"""
-Tidings: a change feed for AWS and for a single machine.
+"""Tidings: a change feed for AWS and for a single machine.
 
 The names listed here are the public Python interface of producers and consumers. Each one is
 imported when it is first used, so that a Lambda function does not load the client.

@@ -44,8 +44,7 @@ PAGE_MAX = 2**40 - 1  # the largest page number that an id can contain
 
 @dataclass(frozen=True, slots=True)
 class ArchiveTarget:
-    """
-    The archive of the feed with the key *feed* at *url*.
+    """The archive of the feed with the key *feed* at *url*.
 
     *tables* is None if a stage and an endpoint are missing.
     """
@@ -59,8 +58,7 @@ class ArchiveTarget:
 def find(
     feed: str, stage: str | None, endpoint_url: str | None, archive: str | None
 ) -> ArchiveTarget:
-    """
-    Return the archive of the feed with the name or, without its tables, the key *feed*.
+    """Return the archive of the feed with the name or, without its tables, the key *feed*.
 
     Raises:
         UsageError: the location of the archive is unknown.
@@ -72,8 +70,7 @@ def find(
 
 
 def url_of(named: str, tables: StateTarget | None) -> str:
-    """
-    Return the URL of the archive: *named*, or the stage's archive if *named* is empty.
+    """Return the URL of the archive: *named*, or the stage's archive if *named* is empty.
 
     *named* may be a URL or the path of a folder.
 
@@ -89,8 +86,7 @@ def url_of(named: str, tables: StateTarget | None) -> str:
 
 
 def store_at(url: str) -> S3Archive | FolderArchive:
-    """
-    Return the archive at *url*.
+    """Return the archive at *url*.
 
     Raises:
         UsageError: *url* cannot be an archive.
@@ -105,8 +101,7 @@ def store_at(url: str) -> S3Archive | FolderArchive:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """
-    The archive's lag: the number of pages after *checkpoint*, and the age of the oldest such page.
+    """The archive's lag: the pages after *checkpoint*, and the age of the oldest such page.
 
     *checkpoint* is the last archived page, and *floor* the first page of the log.
     """
@@ -119,9 +114,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveStatus:
-    """
-    The content of an archive. *gaps* are ranges of missing pages, each as first and last page.
-    """
+    """The content of an archive. *gaps* are the ranges of pages, each by first and last."""
 
     feed: str
     archive: str
@@ -215,8 +208,7 @@ def archive_options(command: Command) -> Command:
 @archive_options
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def status(target: ArchiveTarget, as_json: bool) -> None:
-    """
-    Show the parts of the archive, and the progress of its follower.
+    """Show the parts of the archive, and the progress of its follower.
 
     The follower is only shown if --stage or --endpoint-url is given.
 
@@ -234,8 +226,7 @@ def status(target: ArchiveTarget, as_json: bool) -> None:
 @archive_options
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each operation.")
 def show(where: str, target: ArchiveTarget, as_json: bool) -> None:
-    """
-    Print the operations of page X, or of all pages from X to Y.
+    """Print the operations of page X, or of all pages from X to Y.
 
     X and Y are page numbers; the id of an operation selects the operation's page. Without Y
     (`X..`), the range extends to the end of the archive. If a page was compacted, its remaining
@@ -268,8 +259,7 @@ def _entries(page: Page) -> Iterator[dict[str, Any]]:
 
 
 def page_of(text: str) -> int:
-    """
-    Return the number of the page that *text* names by its number or by the id of an event.
+    """Return the number of the page that *text* names by its number or by the id of an event.
 
     Raises:
         UsageError: *text* is neither.

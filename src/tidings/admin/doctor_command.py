@@ -1,5 +1,4 @@
-"""
-`tidings doctor`: check whether the deploy of a stage would succeed in this account.
+"""`tidings doctor`: check whether the deploy of a stage would succeed in this account.
 
 Each function `check_...` decides one check from the answers of AWS and sends no requests itself.
 """
@@ -90,8 +89,7 @@ def check_log_days(days: int) -> CheckResult:
 
 
 def check_concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> CheckResult:
-    """
-    Decide whether *wanted* executions can be reserved.
+    """Decide whether *wanted* executions can be reserved.
 
     A *deployed* stage may have reserved them already.
     """
@@ -240,8 +238,7 @@ _KINDS = {
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each check.")
 def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) -> None:
-    """
-    Check whether the deploy of the stage NAME would succeed in this account.
+    """Check whether the deploy of the stage NAME would succeed in this account.
 
     The checks cover the name, the Region, the Lambda concurrency, the CDK's bootstrap, the stacks,
     names already in use and the logging role of API Gateway. Nothing is changed. The exit code is 1

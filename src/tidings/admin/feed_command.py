@@ -107,8 +107,7 @@ def _passwords(profile: Profile, role: Role) -> list[str]:
 
 @click.group(epilog=EXIT_CODES)
 def feed() -> None:
-    """
-    Show and change the settings of a feed: links, compatibility mode, resources, passwords.
+    """Show and change the settings of a feed: links, compatibility mode, resources, passwords.
 
     A change takes effect within five seconds, without a deployment. Select the AWS account as for
     other tools, with AWS_PROFILE and AWS_REGION. With --host, the settings are the defaults of new
@@ -126,8 +125,7 @@ def feed() -> None:
 @host_target_options
 @json_option
 def show(target: Target, as_json: bool) -> None:
-    """
-    Show the settings of a feed. For a password, only the time when it was set is shown.
+    """Show the settings of a feed. For a password, only the time when it was set is shown.
 
     \b
     Examples:
@@ -149,8 +147,7 @@ def _print(feed: str, profile: Profile, *, as_json: bool) -> None:
 @settings_options
 @json_option
 def set_(target: Target, settings: dict[str, Any], as_json: bool) -> None:
-    """
-    Change the given settings of a feed, and keep the others.
+    """Change the given settings of a feed, and keep the others.
 
     \b
     Examples:
@@ -189,8 +186,7 @@ def password(
     remove_old: bool,
     remove: bool,
 ) -> None:
-    """
-    Set or remove the password to read a feed, or to post to it (ingest).
+    """Set or remove the password to read a feed, or to post to it (ingest).
 
     The command prompts for the password twice, or reads it from a file or stdin. Only a hash of the
     password is stored.

@@ -112,8 +112,7 @@ by_option = click.option(
 
 
 def url_or_target_options(command: Command) -> Command:
-    """
-    Add the options of `host_target_options`, and those of an address with a password.
+    """Add the options of `host_target_options`, and those of an address with a password.
 
     The command receives *target*, or *operator* if the keys are those at a URL; the other one is
     None. With *operator*, *of_host* says whether --host is given.
@@ -153,8 +152,7 @@ def url_or_target_options(command: Command) -> Command:
 
 @click.group(epilog=EXIT_CODES)
 def keys() -> None:
-    """
-    Manage the keys of a feed: one for each client that reads, posts or administers.
+    """Manage the keys of a feed: one for each client that reads, posts or administers.
 
     A key is used like a password: by HTTP Basic with any user name, as a bearer token, or in the
     field `password` of a WebSocket message. Never put it into a URL. A revoked key is refused
@@ -217,8 +215,7 @@ def create(
     by: str,
     in_json: bool,
 ) -> None:
-    """
-    Create a key and print it. The key cannot be shown again.
+    """Create a key and print it. The key cannot be shown again.
 
     With --host, the key is valid for all feeds of the host, or for those that --feeds permits. With
     the role admin, it also creates and deletes feeds (`tidings feeds`).
@@ -274,8 +271,7 @@ def create(
 @url_or_target_options
 @json_option
 def list_(target: Target | None, operator: Operator | None, of_host: bool, in_json: bool) -> None:
-    """
-    Show the keys of a feed, including those that ended within the last month.
+    """Show the keys of a feed, including those that ended within the last month.
 
     \b
     Examples:
@@ -296,8 +292,7 @@ def list_(target: Target | None, operator: Operator | None, of_host: bool, in_js
 @host_target_options
 @json_option
 def show(target: Target, id: str, in_json: bool) -> None:
-    """
-    Show the rights of a key. The key's secret is not stored and cannot be shown.
+    """Show the rights of a key. The key's secret is not stored and cannot be shown.
 
     \b
     Example:
@@ -313,8 +308,7 @@ def show(target: Target, id: str, in_json: bool) -> None:
 def revoke(
     target: Target | None, operator: Operator | None, of_host: bool, id: str, in_json: bool
 ) -> None:
-    """
-    Revoke a key; within five seconds, it is refused and its connections are closed.
+    """Revoke a key; within five seconds, it is refused and its connections are closed.
 
     \b
     Example:
@@ -341,8 +335,7 @@ def revoke(
 @by_option
 @json_option
 def rotate(target: Target, id: str, overlap: int, by: str, in_json: bool) -> None:
-    """
-    Create a key with the rights of the key ID, print it once, and let the old key expire.
+    """Create a key with the rights of the key ID, print it once, and let the old key expire.
 
     \b
     Example:

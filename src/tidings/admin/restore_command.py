@@ -42,8 +42,7 @@ def restore(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """
-    Resume a feed after its tables were restored to an earlier time.
+    """Resume a feed after its tables were restored to an earlier time.
 
     Run this command before clients use the restored tables. The restored log is kept. Later page
     numbers that clients may have received are never assigned again; clients that received such
@@ -73,8 +72,7 @@ def restore(
 
 
 def _end_of_used(target: StateTarget, *, fence: bool) -> int:
-    """
-    Return the last number that the stage's own tables have assigned; 0 if this is unknown.
+    """Return the last number that the stage's own tables have assigned; 0 if this is unknown.
 
     With *fence*, they assign no more numbers. So no operation is acknowledged that the restored
     tables lack, under a number that they assign again.

@@ -34,8 +34,7 @@ _ADDRESSES = ("feed_url", "stream_url", "sockets_url")
 
 
 def costs_on(day: date, explorer: Any) -> Spent:
-    """
-    Return the costs on *day* (UTC) in dollars, by stage and service; query all stages at once.
+    """Return the costs on *day* (UTC) in dollars, by stage and service; query all stages at once.
 
     The stage "" has the costs of resources without the tag, and the costs of all resources before
     the tag was activated for cost allocation.
@@ -61,9 +60,7 @@ def costs_on(day: date, explorer: Any) -> Spent:
 
 
 def cost_document(spent: Spent, stage: str, day: date) -> dict[str, Any]:
-    """
-    Return the costs of one *stage*, highest first; "tagged" is false if no resource has the tag.
-    """
+    """Return the costs of *stage*, highest first; "tagged": false if no resource has the tag."""
     services = sorted(spent.get(stage, {}).items(), key=lambda each: -each[1])
     return {
         "day": day.isoformat(),
@@ -91,8 +88,7 @@ def cost_document(spent: Spent, stage: str, day: date) -> dict[str, Any]:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each stage.")
 def stages(name: str | None, days: int, cost: bool, as_json: bool) -> None:
-    """
-    List the stages of the account, or the stage NAME: addresses, feeds, passwords, keys.
+    """List the stages of the account, or the stage NAME: addresses, feeds, passwords, keys.
 
     For a password, its role and age are shown, for a key its id, age and label. Costs are found by
     the tag tidings:stage, which must be activated for cost allocation in Billing. AWS computes

@@ -38,8 +38,7 @@ _CONNECTIONS = 16  # one for each thread that repairs rows, and a few more
 
 @dataclass(frozen=True)
 class StateTarget:
-    """
-    The tables of the feed *name*, named by *settings* and accessed with *client*.
+    """The tables of the feed *name*, named by *settings* and accessed with *client*.
 
     *used* has the names of the stage's own tables if *settings* has those of restored tables.
     """
@@ -51,8 +50,7 @@ class StateTarget:
 
     @cached_property
     def feed(self) -> str:
-        """
-        Return the key of the feed, as these tables have it: tables may be of an earlier time.
+        """Return the key of the feed, as these tables have it: tables may be of an earlier time.
 
         Raises:
             UnknownFeed, FeedDeleted: the tables have no such feed.
@@ -63,9 +61,7 @@ class StateTarget:
         return find_key(self.client, table, self.name, deployed)
 
     def tombstone_ms(self) -> int:
-        """
-        Return the lifetime of repaired tombstones: the longer of the setting and the stored one.
-        """
+        """Return how long repaired tombstones last: the longer of setting and stored one."""
         from tidings.aws.dynamodb.state import DynamoDBTombstones
 
         store = DynamoDBTombstones(self.client, self.settings.control_table)
@@ -140,9 +136,7 @@ class ServerState:
         )
 
     def tombstone_ms(self) -> int:
-        """
-        Return the lifetime of repaired tombstones: the longer of the default and the stored one.
-        """
+        """Return how long repaired tombstones live: the longer of default and stored one."""
         remembered = SqliteTombstones(self.database).remembered(self.feed)
         return max(self._settings().tombstone_ms, remembered.life_ms if remembered else 0)
 
@@ -154,8 +148,7 @@ class ServerState:
 
 
 def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
-    """
-    Return the tables of *feed* on a stage or a twin.
+    """Return the tables of *feed* on a stage or a twin.
 
     Raises:
         NoStage: the stage does not exist, or is older than this command.
@@ -186,8 +179,7 @@ Examined = StateTarget | ServerState
 
 
 def tables_option(command: Command) -> Command:
-    """
-    Add --tables to a command. Place this decorator below `state_options` or `examined_options`.
+    """Add --tables to a command. Place this decorator below `state_options` or `examined_options`.
 
     The option selects tables of a stage that were restored under other names, by the suffix of
     these names.

@@ -62,8 +62,7 @@ class Target:
         return self.profiles.profile(self.feed)
 
     def change(self, change: Change) -> Profile:
-        """
-        Apply *change* to the profile, save it and return it.
+        """Apply *change* to the profile, save it and return it.
 
         After a concurrent change by another process, *change* is applied again to the new profile.
         """
@@ -81,8 +80,7 @@ def feed_options(
     *,
     of_host: bool = False,
 ) -> Callable[[Command], Command]:
-    """
-    Return a decorator that adds the options of a place to a command, which receives one *target*.
+    """Return a decorator that adds the options of a place to a command that receives one *target*.
 
     The options are --feed, --stage, --context and --endpoint-url. Without an option, the stage and
     the feed are those of the current context. *find* creates the target from the feed, the stage
@@ -132,8 +130,7 @@ _PLACES = "name one of --stage, --context, --data for a server, and --endpoint-u
 
 
 def _of_context(name: str | None, feed: str | None) -> tuple[str, str]:
-    """
-    Return the stage and the feed of the context *name*, or of the current context.
+    """Return the stage and the feed of the context *name*, or of the current context.
 
     The command needs the stores of the feed, so it cannot use a context with an address.
 
@@ -184,8 +181,7 @@ def _is_of_aws(error: Exception) -> bool:
 
 
 def _boto3() -> Any:
-    """
-    Return boto3, which uses the operator's own credentials and profile.
+    """Return boto3, which uses the operator's own credentials and profile.
 
     Raises:
         ClickException: boto3 is not installed.
@@ -201,9 +197,7 @@ def _boto3() -> Any:
 
 
 def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
-    """
-    Return the target with the control table of a stage or a twin; check that the stage has *feed*.
-    """
+    """Return the target with the control table of a stage or twin; check that it has *feed*."""
     deployed = frozenset({feed})
     if stage is None:
         client, table = twin_client(str(endpoint_url)), f"{stages.stack_name('local')}-control"
@@ -248,8 +242,7 @@ def twin_client(endpoint_url: str, config: Config | None = None) -> Any:
 
 
 def addresses(stage: str) -> stages.Addresses:
-    """
-    Return the addresses of *stage*.
+    """Return the addresses of *stage*.
 
     Raises:
         ClickException: the stage does not exist, or AWS cannot be queried.

@@ -18,8 +18,7 @@ from tidings.core.settings.profiles import close
 
 @click.group(epilog=EXIT_CODES)
 def users() -> None:
-    """
-    Manage the users of a feed for `/changes` and the other paths of changeagent.
+    """Manage the users of a feed for `/changes` and the other paths of changeagent.
 
     If a feed has users, these paths require a user instead of the passwords of the feed. A change
     takes effect within five seconds.
@@ -37,8 +36,7 @@ def users() -> None:
 @target_options
 @json_option
 def import_(target: Target, file: IO[str], as_json: bool) -> None:
-    """
-    Replace the users of the feed by the users in FILE, a file of htpasswd -B; - for stdin.
+    """Replace the users of the feed by the users in FILE, a file of htpasswd -B; - for stdin.
 
     If the file has a mistake, nothing is changed.
 
@@ -60,8 +58,7 @@ def import_(target: Target, file: IO[str], as_json: bool) -> None:
 @target_options
 @json_option
 def list_(target: Target, as_json: bool) -> None:
-    """
-    Show the names of the users, one per line.
+    """Show the names of the users, one per line.
 
     \b
     Examples:
@@ -81,8 +78,7 @@ def list_(target: Target, as_json: bool) -> None:
 @target_options
 @json_option
 def clear(target: Target, as_json: bool) -> None:
-    """
-    Remove all users. The feed stays closed; clients need a password or key of the feed.
+    """Remove all users. The feed stays closed; clients need a password or key of the feed.
 
     \b
     Example:

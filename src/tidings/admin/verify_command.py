@@ -47,8 +47,7 @@ DIFFERENT, STOPPED = 3, 3
 
 @dataclass(slots=True)
 class Findings:
-    """
-    The results of the buckets compared so far; *first* are the first differences.
+    """The results of the buckets compared so far; *first* are the first differences.
 
     *page* is the smallest page up to which a bucket was compared.
     """
@@ -160,9 +159,7 @@ def show_findings(result: Findings, feed: str, floor: int) -> None:
 
 
 class FileSpill:
-    """
-    Implements `Spill` in *folder*, with a file per bucket; only this process reads the files.
-    """
+    """Implements `Spill` in *folder*, with a file per bucket; only this process reads the files."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -285,8 +282,7 @@ def verify(
     buckets: Collection[int],
     as_json: bool,
 ) -> None:
-    """
-    Compare the state of a feed with its log, and name every object that differs.
+    """Compare the state of a feed with its log, and name every object that differs.
 
     Nothing is changed, and the feed may stay in use. Rows that are older than the log are only
     counted; with --archive, they are compared with the archive, and so are the pages of the log.
@@ -363,8 +359,7 @@ def rebuild(
     max_alien_share: float,
     as_json: bool,
 ) -> None:
-    """
-    Rebuild the state of a feed from its log: repair the differences that `tidings verify` finds.
+    """Rebuild the state of a feed from its log: repair the differences that `tidings verify` finds.
 
     In the file of a server, also write empty pages for page numbers that a killed process reserved
     and did not write.

@@ -69,8 +69,7 @@ class Options:
 
 
 class Agent:
-    """
-    The parts of one agent, each with its own connection to the queue.
+    """The parts of one agent, each with its own connection to the queue.
 
     Raises:
         Problem: the queue, the port or the address cannot be used.
@@ -104,8 +103,7 @@ class Agent:
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     async def run(self, ready: Callable[[], None], stopped: asyncio.Event) -> int:
-        """
-        Serve until *stopped*, then drain. Return how many operations are left on disk.
+        """Serve until *stopped*, then drain. Return how many operations are left on disk.
 
         Raises:
             Problem: a part of the agent died.
@@ -140,8 +138,7 @@ class Agent:
         self._sending.join(max(0.0, deadline_s - time.monotonic()))
 
     def _status(self) -> dict[str, object]:
-        """
-        Return the body of `/status`: the ten fields of oplog, and further fields for operators.
+        """Return the body of `/status`: the ten fields of oplog, and further fields for operators.
 
         The ten fields have the same meanings as in oplog. No field contains a password.
         """
@@ -259,8 +256,7 @@ def agent(
     log_format: str,
     **others: Any,
 ) -> None:
-    """
-    Accept operations over UDP and HTTP, store them on disk, and post them to a feed in batches.
+    """Accept operations over UDP and HTTP, store them on disk, and post them to a feed in batches.
 
     The agent runs on the machine of a producer, so that the producer never waits for the network. A
     datagram is one operation in JSON. A POST to / is answered with 204 once its operations are on

@@ -1,5 +1,4 @@
-"""
-The HTTP server. It accepts operations as a feed does, and answers once they are safe on disk.
+"""The HTTP server. It accepts operations as a feed does, and answers once they are safe on disk.
 
 Concurrent requests are committed together, with one write to the disk.
 """
@@ -36,8 +35,7 @@ _METHODS = {"/": "POST", "/ops": "POST", "/status": "GET"}
 
 
 class Committing:
-    """
-    A writer that commits the lines of concurrent requests together, for one event loop.
+    """A writer that commits the lines of concurrent requests together, for one event loop.
 
     *grown* is called when the queue has grown.
     """
@@ -50,8 +48,7 @@ class Committing:
         self._working: asyncio.Task[None] | None = None
 
     async def add(self, lines: list[str]) -> bool:
-        """
-        Return True once *lines* are safe on disk, False if they do not fit into the queue.
+        """Return True once *lines* are safe on disk, False if they do not fit into the queue.
 
         Raises:
             sqlite3.Error: the disk refuses the write.
@@ -87,8 +84,7 @@ class Committing:
 
 
 class Application:
-    """
-    The ASGI application. *status* returns the body of `/status`; *hosts* are accepted host names.
+    """The ASGI application. *status* returns the body of `/status`; *hosts* are the accepted hosts.
 
     Requests of web pages are rejected, because the agent has the password of the feed and does not
     ask producers for a password. *errors* counts requests with invalid content, as oplog does.

@@ -1,5 +1,4 @@
-"""
-Put datagrams and lines into the queue, and check the datagrams later.
+"""Put datagrams and lines into the queue, and check the datagrams later.
 
 The datagrams of one transaction are stored as one chunk: their number, their lengths, their bytes.
 """
@@ -66,8 +65,7 @@ def unpack(packed: bytes) -> list[bytes]:
 def add_datagrams(
     store: Store, datagrams: Sequence[bytes], *, now_ms: int, bound: Bound, discarded: int = 0
 ) -> None:
-    """
-    Queue, without a check, the *datagrams* that fit. Count the others as discarded.
+    """Queue, without a check, the *datagrams* that fit. Count the others as discarded.
 
     *discarded* is a number of earlier datagrams that are also counted as discarded. Queued
     datagrams survive a kill of the agent. They may be lost in a power failure, which is acceptable
@@ -93,9 +91,7 @@ def _fitting(datagrams: Sequence[bytes], events: int, size: int) -> Sequence[byt
 def add_lines(
     store: Store, requests: Sequence[Sequence[str]], *, now_ms: int, bound: Bound
 ) -> list[bool]:
-    """
-    Queue the lines of each request, safe from power loss. Return for each request whether it fits.
-    """
+    """Queue the lines of each request, safe from power loss. Return whether each request fits."""
     kept = []
     with store.transaction(durable=True) as db:
         for lines in requests:
@@ -117,8 +113,7 @@ class _Checked:
 
 
 def check(store: Store, warn: Callable[[str], None] = lambda why: None) -> bool:
-    """
-    Replace the oldest unchecked datagrams by the lines of their operations, in place.
+    """Replace the oldest unchecked datagrams by the lines of their operations, in place.
 
     Return False if all datagrams were checked already.
 
@@ -161,8 +156,7 @@ def _replace(store: Store, chunks: Sequence[_Checked]) -> None:
 
 
 class Checker:
-    """
-    The checker of the receiver's datagrams. Run `run` in a thread.
+    """The checker of the receiver's datagrams. Run `run` in a thread.
 
     The receiver wakes the checker through *wake_pipe*, which is closed once the receiver has ended.
     *grown* is called when there are more lines to send.

@@ -1,5 +1,4 @@
-"""
-The queue on disk: a SQLite file shared by the receiver's process and the agent's threads.
+"""The queue on disk: a SQLite file shared by the receiver's process and the agent's threads.
 
 A row of `chunks` contains either unchecked datagrams or checked lines that arrived together. A row
 of `batches` is a request with its Idempotency-Key. A batch is stored with its key before it is
@@ -89,8 +88,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """
-    The counters of the queue.
+    """The counters of the queue.
 
     *events* and *bytes* count the queue's present content. The other counters start at 0 when the
     agent starts.
@@ -109,8 +107,7 @@ _TOTALS = ", ".join(field.name for field in fields(Totals))
 
 
 class Store:
-    """
-    A connection to the queue in *folder*, for one thread at a time.
+    """A connection to the queue in *folder*, for one thread at a time.
 
     *wait_s* is how long a transaction waits for another transaction. With *cuts*, a commit may copy
     the write-ahead log into the file, which sometimes takes tens of milliseconds.
@@ -132,8 +129,7 @@ class Store:
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """
-        Run the body as a transaction, rolled back on an error.
+        """Run the body as a transaction, rolled back on an error.
 
         A committed transaction survives a kill of the process. A *durable* transaction and all
         transactions before it also survive a power loss.
@@ -168,8 +164,7 @@ class Store:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def prepare(self, feed: str, address: str = "", adopt: int | None = None) -> None:
-        """
-        Create missing tables and reset the counters.
+        """Create missing tables and reset the counters.
 
         *address* is the server of *feed*. *adopt* is the number of queued operations for another
         feed or server, which are then for *feed*.
@@ -221,8 +216,7 @@ def default_folder(home: Path, state_home: str) -> Path:
 
 
 def lock_folder(folder: Path) -> TextIOWrapper:
-    """
-    Create *folder* and lock it until the file is closed or the process has ended.
+    """Create *folder* and lock it until the file is closed or the process has ended.
 
     Raises:
         Problem: *folder* cannot be created, or another agent uses it.
@@ -266,9 +260,7 @@ class Batch:
 
 @dataclass(slots=True)
 class _Filling:
-    """
-    Lines of chunks that fill a request; *rest* is the part of the last chunk that did not fit.
-    """
+    """Lines of chunks that fill a request; *rest* is what of the last chunk did not fit."""
 
     lines: list[bytes] = field(default_factory=list)
     rest: list[bytes] = field(default_factory=list)
@@ -294,8 +286,7 @@ class _Filling:
 
 
 def first(store: Store, new_key: Callable[[], str]) -> Batch | None:
-    """
-    Return the oldest stored batch, or else a new batch of checked lines.
+    """Return the oldest stored batch, or else a new batch of checked lines.
 
     Return None if no lines are ready.
     """
@@ -347,8 +338,7 @@ def _insert(db: sqlite3.Connection, received_ms: int, key: str, lines: list[byte
 
 
 def settle(store: Store, batch: Batch) -> None:
-    """
-    Record that *batch* is in the log.
+    """Record that *batch* is in the log.
 
     If a power loss undoes this transaction, the batch is sent again with the same key, so the feed
     does not append it again.
@@ -374,8 +364,7 @@ def divide(store: Store, batch: Batch, new_key: Callable[[], str]) -> None:
 
 
 def rename(store: Store, batch: Batch, key: str) -> None:
-    """
-    Change the key of *batch*.
+    """Change the key of *batch*.
 
     The feed did not append *batch*, because another request has used its key.
     """

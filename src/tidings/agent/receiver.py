@@ -1,5 +1,4 @@
-"""
-The receiving process, which puts unchecked datagrams into the queue, and the agent's ports.
+"""The receiving process, which puts unchecked datagrams into the queue, and the agent's ports.
 
 Datagrams are received in a separate process, because each receive call releases the GIL. With a
 busy thread in the same process, the GIL would be reacquired only after 5 ms, and four of five
@@ -50,8 +49,7 @@ STOP_S = 5.0  # the process is killed after this time; its last writes take abou
 
 
 def bind_ports(host: str, port: int) -> tuple[socket.socket, socket.socket]:
-    """
-    Return a TCP listener and a UDP socket on *port* of *host* (0: any free port).
+    """Return a TCP listener and a UDP socket on *port* of *host* (0: any free port).
 
     Raises:
         Problem: the port is in use, or *host* is not a local address.
@@ -164,9 +162,7 @@ class Receiver:
         del self._pending[before:]
 
     def _flush(self) -> None:
-        """
-        Write one chunk. If the disk is full or busy, the chunk stays pending, to be written later.
-        """
+        """Write one chunk. If the disk is full or busy, the chunk stays pending."""
         self._tried_s = time.monotonic()
         chunk, size = self._chunk()
         self._stuck = True
@@ -196,9 +192,7 @@ class Receiver:
         return self._pending[:CHUNK_MAX], size
 
     def _finish(self) -> None:
-        """
-        Receive the rest of the kernel's buffer, and write all datagrams; retry for a second.
-        """
+        """Receive the rest of the kernel's buffer, and write all datagrams; retry for a second."""
         self._receive_all()
         self._sock.close()
         deadline_s = time.monotonic() + 1.0
@@ -215,8 +209,7 @@ class Receiver:
 
 
 class Receiving:
-    """
-    A handle that starts and ends the receiving process.
+    """A handle that starts and ends the receiving process.
 
     The process inherits *lock*, so that the folder stays locked until the process has ended.
     """

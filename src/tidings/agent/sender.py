@@ -50,8 +50,7 @@ class Target:
         self._api = FeedApi(url, feed, password=password)
 
     def post(self, batch: Batch) -> None:
-        """
-        Append *batch* to the feed, only once even if it is posted repeatedly.
+        """Append *batch* to the feed, only once even if it is posted repeatedly.
 
         Raises:
             Unfit: the content of the batch is refused.
@@ -79,8 +78,7 @@ def new_key() -> str:
 
 
 class Retrying:
-    """
-    Growing delays before the next attempt, as in oplog.
+    """Growing delays before the next attempt, as in oplog.
 
     Each delay is changed at random by up to half of it, so that agents do not retry together.
     """
@@ -114,8 +112,7 @@ class Condition:
 
 
 class Sender:
-    """
-    The sender. Run `run` in a thread. Call `more` when the queue has grown.
+    """The sender. Run `run` in a thread. Call `more` when the queue has grown.
 
     Call `end` when the queue will not grow any more.
     """
@@ -208,8 +205,7 @@ class Sender:
 
 
 def keep(folder: Path, lines: Sequence[bytes]) -> bool:
-    """
-    Append *lines*, which the feed refuses for good, to a file for a person to read.
+    """Append *lines*, which the feed refuses for good, to a file for a person to read.
 
     The lines are then safe from power loss. Return False if the file is full.
     """

@@ -70,8 +70,7 @@ KEY_BYTES = 32  # size of the random key for password digests; equals the size o
 
 
 class Assembly:
-    """
-    The object graph of one process.
+    """The object graph of one process.
 
     Imports are inside the properties, so that a Lambda function loads only the modules that it
     uses. A host overrides the class attributes and the first properties if it needs other values.
@@ -97,16 +96,12 @@ class Assembly:
 
     @property
     def ca_file(self) -> str | None:
-        """
-        Return the file of CA certificates for outgoing requests; None for the system's file.
-        """
+        """Return the file of CA certificates for outgoing requests; None for the system's file."""
         return None
 
     @property
     def exchange(self) -> Exchange | None:
-        """
-        Return a sender of concurrent WebSocket messages, or None to send them one after the other.
-        """
+        """Return a sender of concurrent WebSocket messages, or None to send one at a time."""
         return None
 
     @property
@@ -121,16 +116,12 @@ class Assembly:
 
     @property
     def index_monitor(self) -> IndexMonitor | None:
-        """
-        Return the monitor by which a sweep wakes the indexer of tags; None without an index.
-        """
+        """Return the monitor by which a sweep wakes the indexer of tags; None without an index."""
         return None
 
     @property
     def outbox_monitor(self) -> OutboxMonitor | None:
-        """
-        Return the monitor by which a sweep wakes the outbox's forwarder; None without an outbox.
-        """
+        """Return the monitor with which a sweep wakes the outbox's forwarder; None without one."""
         return None
 
     @property
@@ -140,8 +131,7 @@ class Assembly:
 
     @property
     def aging(self) -> Clock:
-        """
-        Return the clock that measures the age of cached values.
+        """Return the clock that measures the age of cached values.
 
         It is the wall clock, because a steady clock may stop while a Lambda function is frozen.
         """
@@ -267,9 +257,7 @@ class Assembly:
         return Losses(self.profiles, CopiedLosses(self.copies, self.stores.relays))
 
     def about(self, feed: str) -> None:
-        """
-        Record that *feed* is being swept, for log messages that do not name the feed themselves.
-        """
+        """Record that *feed* is being swept, for log messages that do not name the feed."""
 
     # Authentication.
 
@@ -373,8 +361,7 @@ class Assembly:
 
     @cached_property
     def writable(self) -> WriteGuard:
-        """
-        Return the guard that refuses writes to chained feeds.
+        """Return the guard that refuses writes to chained feeds.
 
         The guard reads the master's address only when it refuses a write.
         """
@@ -383,8 +370,7 @@ class Assembly:
         return WriteGuard(self.copies, self._master)
 
     def _master(self, feed: str) -> str | None:
-        """
-        Return the URL of the master of *feed*, to which producers post; "" if it is unknown.
+        """Return the URL of the master of *feed*, to which producers post; "" if it is unknown.
 
         Return None if *feed* was promoted, which `copies` may not know for up to a second.
 
@@ -572,9 +558,7 @@ class Assembly:
         return TracingHandler(handler=handler, runtime=self.runtime, late_ms=late_ms)
 
     def archiver(self) -> Handler:
-        """
-        Return the archive's handler. No page counts as late, because no reader waits for the file.
-        """
+        """Return the archive's handler. No page is late, as no reader waits for the file."""
         from tidings.core.archive.writer import Archiver
 
         assert self.stores.archive is not None, "this host has no archive"
@@ -851,8 +835,7 @@ class Assembly:
 
     @property
     def free_space(self) -> Callable[[], bool] | None:
-        """
-        Return a function that overwrites the free space of a database file, or None.
+        """Return a function that overwrites the free space of a database file, or None.
 
         The function returns False if it must be called again later.
         """
@@ -872,8 +855,7 @@ class Assembly:
         """Start the erasures of *feed* soon. A host without a job for this does nothing."""
 
     def wake_due_erasures(self, feed: str, erases: bool) -> int | None:
-        """
-        Wake the job if an erasure of *feed* is due, or if a deletion is old enough to be forgotten.
+        """Wake the job if an erasure of *feed* is due, or if a deletion can be forgotten.
 
         Return the time at which the job has work again, or None. If *erases* is False, the feed
         never had an erasure. The sweep has read the profile, so a feed without both costs no read.
@@ -989,9 +971,7 @@ class Assembly:
 
     @cached_property
     def reporter(self) -> Reporter:
-        """
-        Return the reporter for `/status`. It reads without retries, to report a failing store soon.
-        """
+        """Return the reporter for `/status`. It does not retry, to report a failing store soon."""
         from tidings.core.maintenance.status import Reporter
 
         without_retries = self.stores.without_retries
@@ -1169,8 +1149,7 @@ class Assembly:
         )
 
     def _administer(self) -> Endpoint:
-        """
-        Build the operators' endpoint.
+        """Build the operators' endpoint.
 
         If the stores retry, the endpoint reads documents without retries and without a cache, to
         report the health at once while a store fails.
@@ -1199,9 +1178,7 @@ class Assembly:
 
 
 class _LazyKeys:
-    """
-    Implements `Bearers` with the key ring, which is loaded only when the first key is presented.
-    """
+    """Implements `Bearers` with the key ring, loaded when the first key is presented."""
 
     def __init__(self, key_ring: Callable[[], KeyRing]) -> None:
         self._key_ring = key_ring

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 
 class Stores(Protocol):
-    """
-    The stores of one host. A host may delay the connection to a store until the first use.
+    """The stores of one host. A host may delay the connection to a store until the first use.
 
     The stores in `without_retries` fail at once, without retries; reports and health checks use
     them. `without_retries` is None if the stores never retry. `replay_room` checks if a connection

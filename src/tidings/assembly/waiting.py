@@ -25,8 +25,7 @@ def event_streams(
     longest_ms: int | None = None,
     listen: Listen = at_fixed_interval,
 ) -> EventStreams:
-    """
-    Return the app of event streams, which ends each stream after *longest_ms* (None: never).
+    """Return the app of event streams, which ends each stream after *longest_ms* (None: never).
 
     *name* identifies the process in the client count.
     """
@@ -52,8 +51,7 @@ def waiting_app(
     listen: Listen = at_fixed_interval,
     has_console: bool = False,
 ) -> App:
-    """
-    Return an app that passes each request to the app for its path below *prefix*.
+    """Return an app that passes each request to the app for its path below *prefix*.
 
     Requests with unknown paths go to *streams*, which refuses them. If *lazy* is True, the apps for
     lists and pages are loaded at the first request for a list or for pages. A process that serves

@@ -1,5 +1,4 @@
-"""
-Open the archive at a URL, and the ledger of erasures next to it.
+"""Open the archive at a URL, and the ledger of erasures next to it.
 
 Botocore is imported only for an archive on S3.
 """
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 
 
 def holding(url: str, feed: str, objects: Callable[[], S3Client]) -> S3Archive | FolderArchive:
-    """
-    Return the archive at *url* that contains *feed*.
+    """Return the archive at *url* that contains *feed*.
 
     *url* is the folder `archive`, with one folder for each feed in it, or the parent of the folder
     `archive`.
@@ -40,8 +38,7 @@ def holding(url: str, feed: str, objects: Callable[[], S3Client]) -> S3Archive |
 
 
 def open_archive(url: str, objects: Callable[[], S3Client]) -> S3Archive | FolderArchive:
-    """
-    Return the archive at *url*; call *objects* for an S3 client only if one is needed.
+    """Return the archive at *url*; call *objects* for an S3 client only if one is needed.
 
     Raises:
         WrongArchive: *url* is not an archive.
@@ -57,8 +54,7 @@ def open_archive(url: str, objects: Callable[[], S3Client]) -> S3Archive | Folde
 
 
 def open_ledger(url: str, objects: Callable[[], S3Client]) -> S3Ledger | FolderLedger:
-    """
-    Return the ledger of erasures next to the archive at *url*, as `open_archive` does.
+    """Return the ledger of erasures next to the archive at *url*, as `open_archive` does.
 
     Raises:
         WrongArchive: *url* is not an archive.
@@ -76,8 +72,7 @@ def open_ledger(url: str, objects: Callable[[], S3Client]) -> S3Ledger | FolderL
 def open_files(
     url: str, objects: Callable[[], S3Client], steady: Clock
 ) -> S3FeedFiles | FolderFeedFiles:
-    """
-    Return what feeds have in the archive at *url* and in the ledger next to it, to remove it.
+    """Return what feeds have in the archive at *url* and in the ledger next to it, to remove it.
 
     Raises:
         WrongArchive: *url* is not an archive.

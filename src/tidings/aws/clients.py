@@ -1,5 +1,4 @@
-"""
-AWS clients, each created once per process with time limits for its purpose, and their errors.
+"""AWS clients, each created once per process with time limits for its purpose, and their errors.
 
 The clients work like those of `boto3.client`, but botocore creates them. Boto3 would also import
 s3transfer and multiprocessing, which are not used and take 11 ms of every start. Botocore reads the
@@ -80,8 +79,7 @@ def dynamodb() -> DynamoDBClient:
 
 @cache
 def dynamodb_once() -> DynamoDBClient:
-    """
-    Return a client that does not retry, for writes without a condition.
+    """Return a client that does not retry, for writes without a condition.
 
     With retries, a first attempt might time out, and DynamoDB might execute it only after the
     second attempt. The first attempt could then overwrite a later write.
@@ -91,8 +89,7 @@ def dynamodb_once() -> DynamoDBClient:
 
 @cache
 def coordination(region: str, endpoint: str) -> DynamoDBClient:
-    """
-    Return a client for the table of the leader election, which may be in another Region.
+    """Return a client for the table of the leader election, which may be in another Region.
 
     A leader lease is renewed every second, so requests wait at most one second for an answer.
     """
@@ -155,8 +152,7 @@ def _reasons(response: Mapping[str, Any]) -> set[str]:
 def _wait_for_conflict(
     response: tuple[object, Mapping[str, Any]] | None, attempts: int, **_: object
 ) -> float | None:
-    """
-    Return how many seconds botocore waits before it repeats the request; None if it should not.
+    """Return how many seconds botocore waits before it repeats the request; None if it should not.
 
     DynamoDB refuses a write of an item that is in a transaction at this moment. Such a write was
     not executed, but botocore does not repeat it.
@@ -187,8 +183,7 @@ THROTTLES = frozenset(
 
 
 class ConditionFailed(Exception):
-    """
-    A conditional write or a transaction with one was refused.
+    """A conditional write or a transaction with one was refused.
 
     *item* is the existing item; it is empty if no item exists, if the request did not ask for the
     item, or after a transaction. *retried* is True if botocore repeated the write. Its first
@@ -202,8 +197,7 @@ class ConditionFailed(Exception):
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """
-    Translate the errors of one call to AWS. Other errors are raised unchanged.
+    """Translate the errors of one call to AWS. Other errors are raised unchanged.
 
     Raises:
         ConditionFailed: the condition of the write, or one of a transaction, did not hold.

@@ -33,8 +33,7 @@ def new_id() -> str:
 
 
 class Threads:
-    """
-    Implements `Spread`, for items of any type, by a small thread pool.
+    """Implements `Spread`, for items of any type, by a small thread pool.
 
     Later calls reuse the threads, because starting a thread costs more than many tasks. The first
     error of a task is raised after all tasks have ended.

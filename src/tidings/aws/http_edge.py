@@ -1,5 +1,4 @@
-"""
-The handlers of functions that answer HTTP requests.
+"""The handlers of functions that answer HTTP requests.
 
 They convert API Gateway's events (payload format 2.0) to requests, and answers to API Gateway's
 responses.
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
 
 
 def http_edge(function: str) -> Handler:
-    """
-    Return the handler of *function*, which serves its routes in `tidings.http.routes`.
+    """Return the handler of *function*, which serves its routes in `tidings.http.routes`.
 
     The endpoint is built when the first request arrives.
     """
@@ -45,8 +43,7 @@ def http_edge(function: str) -> Handler:
 
 
 def request_from(event: Mapping[str, Any], prefix: str, xray: str = "") -> Request:
-    """
-    Return the request in *event*.
+    """Return the request in *event*.
 
     *prefix* is the path under which a custom domain serves the feed. It is removed from the path of
     the request. *xray* is X-Ray's id of the current invocation; "" if the invocation is not

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 
 def read_object(client: S3Client, bucket: str, key: str, *, what: str, bytes_max: int) -> bytes:
-    """
-    Return the bytes of an object. *what* is the word for the object in the error message.
+    """Return the bytes of an object. *what* is the word for the object in the error message.
 
     Raises:
         TooLarge: the object has more than *bytes_max* bytes, and was not read.
@@ -50,8 +49,7 @@ _AFTER_DIGITS = "~"  # a page number with this suffix sorts after all names with
 
 
 class S3Archive:
-    """
-    Implements `ArchiveStore`. *prefix* ends with a slash or is empty.
+    """Implements `ArchiveStore`. *prefix* ends with a slash or is empty.
 
     *client* is called on first use: creating a client takes longer than most invocations, and most
     invocations do not read the archive.
@@ -65,8 +63,7 @@ class S3Archive:
             self._client().put_object(Bucket=self._bucket, Key=self._key(feed, span), Body=body)
 
     def get(self, feed: str, span: Span) -> bytes | None:
-        """
-        Return the part of *feed* with *span*; None if it is missing.
+        """Return the part of *feed* with *span*; None if it is missing.
 
         Raises:
             TooLarge: the part has more than `PART_BYTES_MAX` bytes.
@@ -131,8 +128,7 @@ class S3Archive:
     def _objects(
         self, feed: str, prefix: str, after: str = "", limit: int = _KEYS_MAX, delimiter: str = "/"
     ) -> Iterator[tuple[str, int]]:
-        """
-        Yield the name in the folder of *feed* and the size of each object after the name *after*.
+        """Yield the names in the folder of *feed* and sizes of all objects after the name *after*.
 
         Each request returns *limit* objects. Yield a folder below *prefix*, with a slash at the
         end, instead of its objects, unless *delimiter* is empty.
@@ -164,8 +160,7 @@ class S3Archive:
 
 
 class S3Ledger:
-    """
-    Implements `Ledger` with an object for each erasure, below `erasures/` next to the archive.
+    """Implements `Ledger` with an object for each erasure, below `erasures/` next to the archive.
 
     *client*, *bucket* and *prefix* are as in `S3Archive`.
     """
@@ -213,8 +208,7 @@ class S3Ledger:
 
 
 class S3FeedFiles:
-    """
-    Implements `FeedData` with the parts of a feed's archive, and its ledger of erasures.
+    """Implements `FeedData` with the parts of a feed's archive, and its ledger of erasures.
 
     *client*, *bucket* and *prefix* are as in `S3Archive`.
     """
@@ -263,8 +257,7 @@ DOCUMENT_BYTES_MAX = 16 * 1024 * 1024  # enough for the names of 100,000 parts; 
 
 
 def read_document(client: S3Client, bucket: str, key: str) -> dict[str, Any] | None:
-    """
-    Return the JSON document *key*; None if the object does not exist.
+    """Return the JSON document *key*; None if the object does not exist.
 
     Raises:
         TooLarge: the document has more than `DOCUMENT_BYTES_MAX` bytes.
@@ -287,8 +280,7 @@ _LINE_BYTES_MAX = 6 * limits.OPERATION_BYTES_MAX + 1024  # each byte may be esca
 
 
 def plan_lines(client: S3Client, bucket: str, key: str) -> Iterator[bytes]:
-    """
-    Return an iterator of the lines of a plan's part, which decompresses the part on demand.
+    """Return an iterator of the lines of a plan's part, which decompresses the part on demand.
 
     Raises:
         TooLarge: the part has more than `PLAN_PART_BYTES_MAX` bytes.

@@ -1,5 +1,4 @@
-"""
-AWS Signature Version 4 and persistent connections, for frequent requests without botocore.
+"""AWS Signature Version 4 and persistent connections, for frequent requests without botocore.
 
 A signature by botocore takes 110 us. Here the parts that are equal for all requests of one second
 are computed once, so that a signature takes 15 us. A test compares the signatures with botocore's.
@@ -27,8 +26,7 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """
-    The parts of a signed request that all requests with the same headers share for one second.
+    """The parts of a signed request that all requests with the same headers share for one second.
 
     *head* has the HTTP headers before the signature. *canonical* is the part of the canonical
     request between the path and the hash of the body. *scope* is the part of the string to sign
@@ -57,8 +55,7 @@ class Signer:
         body: bytes,
         headers: Sequence[tuple[str, str]] = (),
     ) -> bytes:
-        """
-        Return the HTTP head of a request with *body*, signed for the current time.
+        """Return the HTTP head of a request with *body*, signed for the current time.
 
         *path* must be absolute and escaped, without dot segments, double slashes and a query.
         *headers* are added and signed; their names must be in lower case.
@@ -134,8 +131,7 @@ class IdleConnections(Generic[Kept]):
         self._idle: list[Kept] = []
 
     def take(self) -> Kept | None:
-        """
-        Return the connection that was used last; None if all were idle for too long.
+        """Return the connection that was used last; None if all were idle for too long.
 
         Connections that were idle for too long are closed.
         """

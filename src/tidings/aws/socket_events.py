@@ -24,8 +24,7 @@ def connection_id(event: Mapping[str, Any]) -> str:
 
 
 def listener(event: Mapping[str, Any]) -> Listener | None:
-    """
-    Return the listener that the handshake declares, or None; see `listener_of`.
+    """Return the listener that the handshake declares, or None; see `listener_of`.
 
     Raises:
         InvalidRegistration: the handshake contains an invalid version.

@@ -1,5 +1,4 @@
-"""
-Send messages to WebSocket clients through API Gateway's `@connections`.
+"""Send messages to WebSocket clients through API Gateway's `@connections`.
 
 The HTTP/1.1 client of this module sends many concurrent requests in one thread over persistent
 connections. A request takes 0.1 ms of CPU; through a boto3 client it takes 1.1 ms. The loop over
@@ -47,9 +46,7 @@ Tag = TypeVar("Tag")
 
 
 class Answer(NamedTuple):
-    """
-    The status of an answer, and the type of AWS's error; "" without an error. Bodies are discarded.
-    """
+    """The status of an answer, and AWS's type of error or "". Bodies are discarded."""
 
     status: int
     error: str
@@ -92,8 +89,7 @@ class _Connection(Connection):
         self.error, self.answer = b"", None
 
     def parse(self, data: bytes) -> None:
-        """
-        Parse *data*. A connection that receives data after the answer will not be kept.
+        """Parse *data*. A connection that receives data after the answer will not be kept.
 
         Raises:
             HttpParserError: *data* is not an answer.
@@ -122,8 +118,7 @@ class _Connection(Connection):
 
 @dataclass(slots=True)
 class Host:
-    """
-    The host of *url*, and the persistent connections to it.
+    """The host of *url*, and the persistent connections to it.
 
     *timeout_s* limits the time to connect, including a TLS handshake, and then the time to answer.
     Certificates are verified with the authorities in *ca_file*, or with the system's authorities if
@@ -149,9 +144,7 @@ class Host:
         return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
     def trust(self) -> ssl.SSLContext | None:
-        """
-        Return the TLS context; None for a twin on this machine, which does not use TLS.
-        """
+        """Return the TLS context; None for a twin on this machine, which does not use TLS."""
         if self._trust is None and urlsplit(self.url).scheme == "https":
             self._trust = ssl.create_default_context(cafile=self.ca_file)
         return self._trust
@@ -174,8 +167,7 @@ def _has_input(sock: socket.socket) -> bool:
 
 
 class Requests(Generic[Tag]):
-    """
-    The requests of one caller. Each request is sent once.
+    """The requests of one caller. Each request is sent once.
 
     The end of the context cancels the requests that have no answer yet. The caller passes a tag
     with each request, which is returned with the answer.
@@ -217,9 +209,7 @@ class Requests(Generic[Tag]):
             self._go_on(connection)
 
     def answers(self, timeout_s: float | None) -> Iterator[tuple[Tag, Answer | Failure]]:
-        """
-        Yield the available answers; first wait for one, at most *timeout_s* (None: no limit).
-        """
+        """Yield the available answers; first wait for one, at most *timeout_s* (None: no limit)."""
         for key, _ in self._selector.select(self._patience_s(timeout_s)):
             self._go_on(key.data)
         now_s = time.monotonic()
@@ -249,8 +239,7 @@ class Requests(Generic[Tag]):
         return connection
 
     def _open(self, addresses_max: int | None = None) -> _Connection | None:
-        """
-        Begin to connect, and return the connection; None if this failed at once for each address.
+        """Begin to connect; return the connection; None if this failed at once for each address.
 
         At most *addresses_max* addresses of the host are tried; with None, all of them.
         """
@@ -366,8 +355,7 @@ class Requests(Generic[Tag]):
         self._await(connection, selectors.EVENT_READ)
 
     def _read(self, connection: _Connection) -> None:
-        """
-        Read until the answer is complete or `recv` has no more data.
+        """Read until the answer is complete or `recv` has no more data.
 
         With TLS, data may be left although the selector does not report the socket as ready.
         """
@@ -411,8 +399,7 @@ _REFUSED, _GONE, _THROTTLED, _FAULT = 300, 410, 429, 500
 
 
 class ApiGatewaySockets:
-    """
-    Implements `Sockets`. The method `exchange` implements `Exchange`.
+    """Implements `Sockets`. The method `exchange` implements `Exchange`.
 
     Botocore reads the Region and the credentials from the environment. *timeout_s* and *ca_file*
     are passed to `Host`.
@@ -477,8 +464,7 @@ class ApiGatewaySockets:
 
 
 def _outcome_of(request: Request, answer: Answer | Failure) -> Outcome:
-    """
-    Return the outcome of *request*.
+    """Return the outcome of *request*.
 
     After a server error the message may have been delivered. A throttled message was not delivered.
     """

@@ -115,8 +115,7 @@ class Stage(Assembly):
     # Feeds.
 
     def if_exists(self, run: Callable[[str, int], object]) -> Callable[[str, int], object]:
-        """
-        Return a function that calls *run* for a feed that exists, and else does nothing.
+        """Return a function that calls *run* for a feed that exists, and else does nothing.
 
         A wake-up may be an hour old, so its feed may be deleted. Work on it would write items that
         no job removes any more.
@@ -124,8 +123,7 @@ class Stage(Assembly):
         return lambda feed, until_ms: run(feed, until_ms) if self.directory.exists(feed) else None
 
     def by_key(self, numbers: Mapping[str, str]) -> dict[str, str]:
-        """
-        Return *numbers* by the keys of the feeds that exist under the names in *numbers*.
+        """Return *numbers* by the keys of the feeds that exist under the names in *numbers*.
 
         Names under which no feed exists are left out, such as those of refused messages.
 
@@ -141,8 +139,7 @@ class Stage(Assembly):
         self.stores.waker.run(REMOVE, feed)
 
     def mark_outboxes(self) -> None:
-        """
-        Mark the feeds with messages in the outbox, because the producers do not mark them.
+        """Mark the feeds with messages in the outbox, because the producers do not mark them.
 
         The stream of the table usually wakes the forwarder before.
         """
@@ -194,8 +191,7 @@ class Stage(Assembly):
         return {}
 
     def handler(self, lane: int = 0) -> Handler:
-        """
-        Return the handler of this function's follower; *lane* is the lane if the follower is push.
+        """Return the handler of this function's follower; *lane* is the lane of a push follower.
 
         Raises:
             WrongSetting: TIDINGS_FOLLOWER is not a follower, or it is `archive` and TIDINGS_ARCHIVE
@@ -254,8 +250,7 @@ class Stage(Assembly):
         telemetry.logger().warning("erasure found nothing", feed=feed, id=erasure.id)
 
     def erase(self, feed: str, until_ms: int) -> None:
-        """
-        Request the erasure of old deletions, then run the job; see `Forgetter` and `Eraser`.
+        """Request the erasure of old deletions, then run the job; see `Forgetter` and `Eraser`.
 
         If the job waits for followers, which it has woken, run it again a few times after short
         pauses. Otherwise the erasure would wait for the sweep.
@@ -290,8 +285,7 @@ class Stage(Assembly):
 
     @property
     def capturer(self) -> Capturer:
-        """
-        Return the worker that captures a table, for the feed that has the name now.
+        """Return the worker that captures a table, for the feed that has the name now.
 
         Raises:
             FeedDeleted: the feed was deleted, so writes are not captured.
@@ -325,8 +319,7 @@ def stage() -> Stage:
 
 
 def prepare_snapshot(build: Callable[[], object]) -> None:
-    """
-    Import the modules that *build* needs before Lambda takes a snapshot of this process.
+    """Import the modules that *build* needs before Lambda takes a snapshot of this process.
 
     With SnapStart, many processes start from the memory of one process (ADR 54). The snapshot must
     not contain state that has to differ between processes: ids, random keys, times, and clients

@@ -57,8 +57,7 @@ _SOCKET_S = 1
 
 
 class StageStores:
-    """
-    Implements `Stores`. Each store is imported and connected on first use.
+    """Implements `Stores`. Each store is imported and connected on first use.
 
     *client* returns the client of most stores. A store with unconditional writes uses a client
     without retries (`clients.dynamodb_once`), because a late first attempt could undo a later

@@ -1,5 +1,4 @@
-"""
-The logs and metrics of a function, written by Powertools.
+"""The logs and metrics of a function, written by Powertools.
 
 Logs are lines of JSON, and metrics have CloudWatch's embedded metric format. In both, the service
 is the name of the stage, which Powertools reads from `settings.SERVICE_VARIABLE`.
@@ -51,8 +50,7 @@ def _metrics() -> Metrics:
 
 
 def count(metric: str, value: int) -> None:
-    """
-    Implement `Count`. Metrics are collected, and written at the end of the invocation.
+    """Implement `Count`. Metrics are collected, and written at the end of the invocation.
 
     Raises:
         UnknownMetric: the metric is not in the catalogue.
@@ -90,8 +88,7 @@ def _tracer() -> Tracer:
 
 
 def edge(handler: Callable[[Event, object], Answer]) -> Callable[[Event, object], Answer]:
-    """
-    Return a function that calls *handler*, logs its error, and writes the metrics.
+    """Return a function that calls *handler*, logs its error, and writes the metrics.
 
     Each line of the log has the standard keys of Powertools' Logger, such as `cold_start` and
     `function_request_id`. If TIDINGS_METRICS is `all`, the metric `ColdStart` is written too. In a
@@ -125,8 +122,7 @@ def edge(handler: Callable[[Event, object], Answer]) -> Callable[[Event, object]
 
 
 def asgi_edge(app: App) -> App:
-    """
-    Return *app*, extended to write its metrics before the last part of an answer is sent.
+    """Return *app*, extended to write its metrics before the last part of an answer is sent.
 
     After the last part, Lambda may freeze the process until the next request, or for good.
     """

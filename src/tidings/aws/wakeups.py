@@ -1,5 +1,4 @@
-"""
-Wake functions through the API of Lambda, and read the stream records that wake functions.
+"""Wake functions through the API of Lambda, and read the stream records that wake functions.
 
 A stream record describes the write of an item. A page in the log or a message in the outbox wakes
 its feed; an item of a producer's table is appended to a feed.
@@ -61,8 +60,7 @@ class LambdaWaker:
 
 
 def payload(feed: str, observation: Observation | None = None, lane: int = 0) -> dict[str, Any]:
-    """
-    Return the event that wakes a function for *feed*.
+    """Return the event that wakes a function for *feed*.
 
     A function of an older release ignores *observation* and *lane*.
     """
@@ -81,8 +79,7 @@ def observation(event: Mapping[str, Any]) -> Observation | None:
 
 
 def feeds_to_wake(event: Mapping[str, Any]) -> dict[str, str]:
-    """
-    Return the feeds to wake for *event*, each with the sequence number to report on failure.
+    """Return the feeds to wake for *event*, each with the sequence number to report on failure.
 
     A stream event wakes every feed with a new or changed item; deletions are ignored. An event
     `{"ring": feed}` wakes one feed, without a number.

@@ -1,5 +1,4 @@
-"""
-Follow a feed and post to it.
+"""Follow a feed and post to it.
 
 A `Consumer` yields events to be acknowledged, and saves its position in a file. `follow` yields
 events without acknowledgements. `Poster` posts operations. `Fold` is a copy of the objects of a

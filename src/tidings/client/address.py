@@ -1,5 +1,4 @@
-"""
-The address of a feed, and the part of the feed that a consumer subscribes to.
+"""The address of a feed, and the part of the feed that a consumer subscribes to.
 
 The functions `..._url` raise `WrongUrl` if the address has a wrong scheme or no host.
 """
@@ -52,9 +51,7 @@ def socket_url(url: str, ws_url: str | None = None) -> str:
 
 
 def _parts(url: str, schemes: tuple[str, ...]) -> tuple[str, str, str]:
-    """
-    Return the scheme, host and path of *url*; a final `/ops`, as in oplog's clients, is removed.
-    """
+    """Return the scheme, host and path of *url*; a final `/ops`, as of oplog's clients, is cut."""
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise WrongUrl("an address must not contain a user or password, which would be logged")
     try:
@@ -69,8 +66,7 @@ def _parts(url: str, schemes: tuple[str, ...]) -> tuple[str, str, str]:
 
 
 def as_text(values: Iterable[str]) -> str:
-    """
-    Return *values* as a list in a URL: comma-separated, or JSON if a value contains a comma.
+    """Return *values* as a list in a URL: comma-separated, or JSON if a value contains a comma.
 
     Empty values match nothing and are left out. If all *values* are empty, the returned list
     matches nothing.
@@ -82,8 +78,7 @@ def as_text(values: Iterable[str]) -> str:
 
 
 def from_text(text: str) -> list[str]:
-    """
-    Return the values of a list that a user has written.
+    """Return the values of a list that a user has written.
 
     Spaces around the values are removed, unless the list is JSON.
 
@@ -100,8 +95,7 @@ def from_text(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """
-    The objects of *feed* with one of *types*, one of *parents* and one of *ids*.
+    """The objects of *feed* with one of *types*, one of *parents* and one of *ids*.
 
     An empty list selects all objects. An id that ends with `*` selects every id with that prefix.
     With *leave*, an object that stops matching the filter is announced once more, as `leave`. With

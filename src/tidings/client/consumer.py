@@ -1,5 +1,4 @@
-"""
-A consumer with acknowledgements, which reads ahead and saves the cursor after handled events.
+"""A consumer with acknowledgements, which reads ahead and saves the cursor after handled events.
 
 With `for`, a separate thread reads; with `async for`, a task in the running event loop reads. A
 copy consists of the rows of the feed's state, which the feed sends after a `reset`.
@@ -33,17 +32,14 @@ IN_FLIGHT_MAX = 1000
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """
-    Consecutive events with the same id, such as rows of a copy, which the cursor passes together.
-    """
+    """Consecutive events with one id, as rows of a copy, which the cursor passes together."""
 
     id: str
     unacked: int
 
 
 class InFlight:
-    """
-    The delivered groups, in order. The cursor moves past a group once the group is acknowledged.
+    """The delivered groups, in order. The cursor moves past a group once the group is acknowledged.
 
     An acknowledged group is kept, without its events, until all earlier groups are acknowledged.
     *limit* bounds the number of groups, and of unacknowledged events, and so the memory.
@@ -65,9 +61,7 @@ class InFlight:
         return max(self._unacked, len(self._groups)) <= self._limit // 2
 
     def add(self, event_id: str) -> Group:
-        """
-        Add an event; return its group, for `ack`. An event without an id joins the last group.
-        """
+        """Add an event; return its group, for `ack`. One without an id joins the last group."""
         last = self._groups[-1] if self._groups else None
         if last is None or event_id not in ("", last.id):
             last = Group(event_id or self.cursor, 0)
@@ -83,8 +77,7 @@ class InFlight:
         self._advance()
 
     def move(self, cursor: str) -> None:
-        """
-        Let the cursor move to *cursor* once the earlier groups are acknowledged.
+        """Let the cursor move to *cursor* once the earlier groups are acknowledged.
 
         The feed has sent all events up to *cursor*.
         """
@@ -100,8 +93,7 @@ class InFlight:
 
 
 class Delivery:
-    """
-    An event, to be acknowledged once it is handled; otherwise a restart delivers it again.
+    """An event, to be acknowledged once it is handled; otherwise a restart delivers it again.
 
     `name` is insert, update, delete, leave, erase, reset or live; `data` is the operation.
     """
@@ -133,8 +125,7 @@ class Delivery:
         return self.event.is_operation
 
     def ack(self) -> None:
-        """
-        Acknowledge the event.
+        """Acknowledge the event.
 
         Any thread may acknowledge events, in any order. A repeated call has no effect.
         """
@@ -142,8 +133,7 @@ class Delivery:
 
 
 class _Waiting(NamedTuple):
-    """
-    A paused reader.
+    """A paused reader.
 
     The reader waits for room. If *reset* is not None, it also waits until *reset* is acknowledged.
     """
@@ -153,8 +143,7 @@ class _Waiting(NamedTuple):
 
 
 class PrefetchBuffer:
-    """
-    A reader that passes the events of a feed to a function.
+    """A reader that passes the events of a feed to a function.
 
     Reading pauses while too many events are unacknowledged. Reading also pauses after a `reset`
     until the `reset` is acknowledged, so that events of the new copy do not mix with objects that
@@ -184,8 +173,7 @@ class PrefetchBuffer:
             return self._in_flight.cursor
 
     async def run(self, put: Callable[[Delivery], None]) -> None:
-        """
-        Read events, and save the cursor regularly, until one of the two fails.
+        """Read events, and save the cursor regularly, until one of the two fails.
 
         Raises:
             ClientError: the feed refuses, or the state cannot be saved.
@@ -212,8 +200,7 @@ class PrefetchBuffer:
                 waiting.wake()
 
     def save(self) -> None:
-        """
-        Write the cursor, unless it is already saved or not yet known.
+        """Write the cursor, unless it is already saved or not yet known.
 
         Raises:
             WrongState: the cursor cannot be written.
@@ -270,8 +257,7 @@ class PrefetchBuffer:
 
 
 class Consumer(Closing):
-    """
-    The events of *feed*, each one a `Delivery` to be acknowledged.
+    """The events of *feed*, each one a `Delivery` to be acknowledged.
 
     Unacknowledged events are delivered again after a restart, in order, without gaps. Within one
     run, an operation is delivered once; only rows of an interrupted copy may be repeated. Reading
@@ -358,8 +344,7 @@ class Consumer(Closing):
         return delivery
 
     def within(self, timeout_s: float | None) -> Delivery | None:
-        """
-        Return the next event, as `for` does; None after *timeout_s* or once the consumer is closed.
+        """Return the next event, as `for` does; None after *timeout_s* or `close`.
 
         Raises:
             WrongState, AccessDenied, Refused: as while iterating.
@@ -375,8 +360,7 @@ class Consumer(Closing):
             return None
 
     def close(self) -> None:
-        """
-        Stop reading, save the cursor and end every `for`. Any thread may call this method.
+        """Stop reading, save the cursor and end every `for`. Any thread may call this method.
 
         Raises:
             WrongState: the cursor could not be saved.

@@ -1,5 +1,4 @@
-"""
-Contexts: names for feeds, in a file of the user, so that commands need no address.
+"""Contexts: names for feeds, in a file of the user, so that commands need no address.
 
 A context has no password, but names the file that contains it, or a command that prints it.
 """
@@ -28,8 +27,7 @@ class WrongContexts(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """
-    A feed: its *url*, or its *stage* on AWS, and its name, which is empty for the default feed.
+    """A feed: its *url*, or its *stage* on AWS, and its name, which is empty for the default feed.
 
     At most one of *password_file* and *password_command* is not empty. The command is a program
     and its arguments, and runs without a shell.
@@ -42,8 +40,7 @@ class Context:
     password_command: tuple[str, ...] = ()
 
     def password(self) -> str:
-        """
-        Return the password; "" if the context names none.
+        """Return the password; "" if the context names none.
 
         Raises:
             NoPassword: the file or the output of the command is not a password.
@@ -68,8 +65,7 @@ class Contexts:
     named: Mapping[str, Context] = field(default_factory=dict)
 
     def find(self, name: str) -> Context:
-        """
-        Return the context *name*.
+        """Return the context *name*.
 
         Raises:
             WrongContexts: the context does not exist.
@@ -103,8 +99,7 @@ def path_of(environment: Mapping[str, str]) -> Path:
 
 
 def load(path: Path) -> Contexts:
-    """
-    Return the contexts in the file *path*; no contexts if the file is missing.
+    """Return the contexts in the file *path*; no contexts if the file is missing.
 
     Raises:
         WrongContexts: the file cannot be read, is invalid, or can be changed by other users, who
@@ -127,8 +122,7 @@ def load(path: Path) -> Contexts:
 
 
 def save(path: Path, contexts: Contexts) -> None:
-    """
-    Write *contexts* to the file *path*, which only this user can read.
+    """Write *contexts* to the file *path*, which only this user can read.
 
     Raises:
         WrongContexts: the file cannot be written.
@@ -143,8 +137,7 @@ def save(path: Path, contexts: Contexts) -> None:
 
 
 def _parse(document: Any) -> Contexts:
-    """
-    Return the contexts in *document*.
+    """Return the contexts in *document*.
 
     Raises:
         ValueError: a field is unknown, or its value is invalid.
@@ -175,8 +168,7 @@ def _context(name: str, fields: Any) -> Context:
 
 
 def _output(command: Sequence[str]) -> str:
-    """
-    Return the password that *command* prints.
+    """Return the password that *command* prints.
 
     Raises:
         NoPassword: the command failed, or its output is not a password.

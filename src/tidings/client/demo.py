@@ -1,5 +1,4 @@
-"""
-Post a git repository to a feed, as a demo.
+"""Post a git repository to a feed, as a demo.
 
     python -m tidings.client.demo --url http://127.0.0.1:8042 --repo . --rate 50
 
@@ -74,9 +73,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """
-    A repository; *root* is the top of the working tree, or the bare repository; *head* is a commit.
-    """
+    """A repository; *root* is the working tree or bare repository; *head* is a commit."""
 
     root: Path
     head: str | None
@@ -88,8 +85,7 @@ class Repository:
 
 
 def open_repository(path: Path) -> Repository:
-    """
-    Return the repository that contains *path*, with its present head.
+    """Return the repository that contains *path*, with its present head.
 
     Raises:
         NoRepository: the folder, the repository or git on this machine is missing.
@@ -106,8 +102,7 @@ def open_repository(path: Path) -> Repository:
 def history(
     repo: Path | Repository, *, warn: Warn = lambda warning: None
 ) -> Iterator[tuple[Commit, list[Operation]]]:
-    """
-    Yield each commit of the first-parent line, oldest first, with its operations on files.
+    """Yield each commit of the first-parent line, oldest first, with its operations on files.
 
     The operations of a merge are its differences to its first parent. A renamed file is deleted and
     inserted. A repository without a commit yields nothing. *warn* is called for the first file that
@@ -136,8 +131,7 @@ def history(
 
 
 class WorkingTree:
-    """
-    The files on disk that git tracks or does not ignore, compared repeatedly.
+    """The files on disk that git tracks or does not ignore, compared repeatedly.
 
     For each comparison, git writes the files as a tree, with an index and an object store in a
     temporary folder. The index and the object store of the repository are only read.
@@ -158,8 +152,7 @@ class WorkingTree:
         self._tree = f"{repo.head}^{{tree}}" if repo.head else self._git("mktree").decode().strip()
 
     def changes(self) -> list[Operation]:
-        """
-        Return the changes on disk since the last call; the first call compares with the head.
+        """Return the changes on disk since the last call; the first call compares with the head.
 
         Raises:
             NoRepository: git failed.
@@ -242,8 +235,7 @@ def _commit(commit_hash: bytes, time_s: bytes, author: bytes, subject: bytes) ->
 
 
 def _log(repo: Repository) -> Iterator[bytes]:
-    """
-    Yield the fields of `git log -z` as they are read, to bound the memory for a long history.
+    """Yield the fields of `git log -z` as they are read, to bound the memory for a long history.
 
     A commit has four fields, then two for each file: its modes and blobs, and its path.
     """
@@ -276,8 +268,7 @@ def _git(folder: Path, *arguments: str, settings: Sequence[str] = (), check: boo
 
 
 def invented_operations(seed: int = 1) -> Iterator[Operation]:
-    """
-    Yield operations without end: videos that people upload, edit and delete.
+    """Yield operations without end: videos that people upload, edit and delete.
 
     Each operation inserts an object, or updates or deletes an existing object.
     """
@@ -386,8 +377,7 @@ def _warn(warning: str) -> None:
 @click.option("--once", is_flag=True, help="Stop after the history.")
 @click.option("--made-up", is_flag=True, help="Post invented changes without end.")
 def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool) -> None:
-    """
-    Post the history of a git repository, oldest commit first, then the changes of files on disk.
+    """Post the history of a git repository, oldest commit first, then the changes of files on disk.
 
     Each file is an object of type `file`; its parents are the repository, its folder and
     the author. If the demo is started again within a day, it posts nothing twice. Ctrl-C ends it.

@@ -16,8 +16,7 @@ class WrongProxy(ClientError):
 
 
 class Refused(ClientError):
-    """
-    A final answer, which the server would give again.
+    """A final answer, which the server would give again.
 
     *status* is the HTTP status (0 on a WebSocket), *code* the error code of PROTOCOL 4.6.
     """
@@ -39,16 +38,13 @@ class AccessDenied(Refused):
 
 
 class FellOff(Refused):
-    """
-    The log was trimmed past the consumer's position; an operator has to set a new position.
-    """
+    """The log was trimmed past the consumer's position; an operator has to set a new position."""
 
     verdict = "fell off"
 
 
 class Lost(ClientError):
-    """
-    The connection failed or ended; `follow` and `Poster` retry.
+    """The connection failed or ended; `follow` and `Poster` retry.
 
     *after_s* is how long the server asks the client to wait.
     """
@@ -92,8 +88,7 @@ class NoPassword(ClientError):
 
 
 class Unwritten(ClientError):
-    """
-    A message could not be written, for *reason*.
+    """A message could not be written, for *reason*.
 
     The *write* function of a `Worker` raises this error if it knows which message failed. The
     messages before *index* are written and are acknowledged. The message at *index* could not be

@@ -15,8 +15,7 @@ LIVE = "live"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """
-    An event with *name* insert, update, delete, leave, erase, reset or live.
+    """An event with *name* insert, update, delete, leave, erase, reset or live.
 
     *data* is the operation, or {} for `reset` and `live`. *id* is the cursor to resume from once
     the event is handled.
@@ -39,8 +38,7 @@ class Moved:
 
 
 def from_text(event_id: str, name: str, text: str) -> Event:
-    """
-    Return an event, given its data as JSON text.
+    """Return an event, given its data as JSON text.
 
     Raises:
         Lost: the data is not a JSON object; the connection cannot be trusted any further.

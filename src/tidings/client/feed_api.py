@@ -41,8 +41,7 @@ def ssl_context() -> ssl.SSLContext:
 
 
 def basic(password: str) -> dict[str, str]:
-    """
-    Return the HTTP Basic header. The user is empty, because the server ignores it.
+    """Return the HTTP Basic header. The user is empty, because the server ignores it.
 
     Without a password, return {}.
     """
@@ -52,8 +51,7 @@ def basic(password: str) -> dict[str, str]:
 
 
 def connecting(url: str) -> dict[str, Any]:
-    """
-    Return the arguments of httpx to connect to *url*, directly or through a proxy.
+    """Return the arguments of httpx to connect to *url*, directly or through a proxy.
 
     Raises:
         WrongProxy: the environment names a proxy that cannot be used.
@@ -63,8 +61,7 @@ def connecting(url: str) -> dict[str, Any]:
 
 
 def open_client(url: str, password: str, timeout_s: float | None = None) -> httpx.Client:
-    """
-    Return a client that keeps its connection to *url* open. The caller must close it.
+    """Return a client that keeps its connection to *url* open. The caller must close it.
 
     *timeout_s* is the maximum time of an answer, `ANSWER_S` by default.
     """
@@ -78,8 +75,7 @@ def open_client(url: str, password: str, timeout_s: float | None = None) -> http
 
 @contextmanager
 def translate_errors(url: str, *, silence: str = "") -> Iterator[None]:
-    """
-    Translate the errors of a request to *url*; *silence* is the message for a read timeout.
+    """Translate the errors of a request to *url*; *silence* is the message for a read timeout.
 
     Raises:
         WrongUrl: *url* cannot be used.
@@ -95,8 +91,7 @@ def translate_errors(url: str, *, silence: str = "") -> Iterator[None]:
 
 
 class FeedApi(Closing):
-    """
-    A connection for requests to one feed. Close it, or use `with`. Threads may share it.
+    """A connection for requests to one feed. Close it, or use `with`. Threads may share it.
 
     *timeout_s* is the maximum time of an answer, `ANSWER_S` by default.
     """
@@ -119,8 +114,7 @@ class FeedApi(Closing):
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """
-        Send a request and return its answer.
+        """Send a request and return its answer.
 
         *path* is relative to the feed, or to the deployment if it begins with a slash.
 
@@ -171,8 +165,7 @@ class NamedConsumers(FeedApi):
         return self.ask("GET", _path(name))
 
     def register(self, name: str, wanted: Mapping[str, Any], *, only_new: bool = False) -> Answer:
-        """
-        Create the consumer *name*, or change its filter; return it.
+        """Create the consumer *name*, or change its filter; return it.
 
         With *only_new*, the feed refuses an existing name (`Refused`, `consumer_exists`). Older
         servers ignore *only_new*.
@@ -211,8 +204,7 @@ class Erasures(FeedApi):
         before: str = "",
         key: str = "",
     ) -> Answer:
-        """
-        Request the erasure of the object *id* of *type*, and return its report.
+        """Request the erasure of the object *id* of *type*, and return its report.
 
         With *parents*, `TYPE/ID` is also removed from the parents of other objects. If *before* is
         an event id, only operations before it are erased. After `Lost`, repeat the call with the
@@ -252,8 +244,7 @@ class Objects(FeedApi):
     """A connection to read the objects of one feed. Close it, or use `with`."""
 
     def one(self, kind: str, name: str) -> Object | None:
-        """
-        Return the object *name* of the type *kind*; None if it does not exist.
+        """Return the object *name* of the type *kind*; None if it does not exist.
 
         Raises:
             Lost: the server did not answer.

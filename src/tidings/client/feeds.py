@@ -13,8 +13,7 @@ LIVE, DELETING, DELETED = "live", "deleting", "deleted"
 
 
 class Feeds(FeedApi):
-    """
-    Requests about the feeds of one host.
+    """Requests about the feeds of one host.
 
     *password* is a key or the ingest password of the host. To list and show feeds, a key with the
     role `read` suffices. Close the object, or use `with`. Threads may share it.
@@ -26,8 +25,7 @@ class Feeds(FeedApi):
     def create(
         self, name: str, settings: Mapping[str, Any] | None = None, *, update: bool = True
     ) -> Answer:
-        """
-        Create the feed *name* with *settings* (PROTOCOL 23.1), and return its record.
+        """Create the feed *name* with *settings* (PROTOCOL 23.1), and return its record.
 
         If the feed exists, change these settings and keep the others; with *update* False, refuse
         (`Refused` with the code `feed_exists`). The call may be repeated after `Lost`.
@@ -40,8 +38,7 @@ class Feeds(FeedApi):
         return self.ask("PUT", _path(name), body=settings or {}, headers=headers)
 
     def list(self, *, deleted: bool = False) -> Iterator[Answer]:
-        """
-        Yield the records of all feeds that the credential permits, by name, without settings.
+        """Yield the records of all feeds that the credential permits, by name, without settings.
 
         With *deleted*, include the deleted feeds. Raise the same errors as `show`.
         """
@@ -54,8 +51,7 @@ class Feeds(FeedApi):
             query["after"] = answer["next"]
 
     def show(self, name: str) -> Answer:
-        """
-        Return the record of the feed *name* with its settings, and with the report of its removal.
+        """Return the record of the feed *name* with its settings and the report of its removal.
 
         Raises:
             AccessDenied, Refused: the server gave a final answer.
@@ -64,8 +60,7 @@ class Feeds(FeedApi):
         return self.ask("GET", _path(name))
 
     def delete(self, name: str, *, force: bool = False, tables: bool = False) -> Answer:
-        """
-        Delete the feed *name* with everything that it stores, and return its record.
+        """Delete the feed *name* with everything that it stores, and return its record.
 
         The removal continues after the call, until the `state` of the record is `deleted`. With
         *force*, delete the feed although it has named consumers, webhooks or a relay. With

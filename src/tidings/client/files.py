@@ -1,5 +1,4 @@
-"""
-The files of a client: passwords, and cursors of consumers. Only the owner can read new files.
+"""The files of a client: passwords, and cursors of consumers. Only the owner can read new files.
 
 Give a password in a file or in the environment. On the command line, other users of the machine
 could see the password.
@@ -27,8 +26,7 @@ _TEXT_BYTES_MAX = 1024  # a cursor is far shorter, so a longer file is another k
 
 
 def make_private(path: Path) -> None:
-    """
-    Create *path* empty if it is missing, and remove the permissions of other users.
+    """Create *path* empty if it is missing, and remove the permissions of other users.
 
     Call this function before SQLite opens the file, because SQLite gives its `-wal` and `-shm`
     files the mode of the database. Errors are ignored, because SQLite reports them itself.
@@ -47,8 +45,7 @@ def private_opener(path: str, flags: int) -> int:
 
 
 def read_password(path: Path) -> str:
-    """
-    Return the password in the file *path*, without its trailing line ending.
+    """Return the password in the file *path*, without its trailing line ending.
 
     Raises:
         NoPassword: the file cannot be read, or does not contain a password.
@@ -62,8 +59,7 @@ def read_password(path: Path) -> str:
 
 
 def parse_password(content: bytes, source: str) -> str:
-    """
-    Return the password in *content*, without its trailing line ending.
+    """Return the password in *content*, without its trailing line ending.
 
     *source* names the origin of *content* in errors, which never contain the password.
 
@@ -80,8 +76,7 @@ def parse_password(content: bytes, source: str) -> str:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """
-    Replace the content of the file *path*, which only this user can read.
+    """Replace the content of the file *path*, which only this user can read.
 
     Write a temporary file, rename it, and sync the folder: after a crash, the file has the complete
     old or new content.
@@ -111,8 +106,7 @@ class StateFile:
         self._saved = ""
 
     def load(self) -> str | None:
-        """
-        Return the cursor in the file; None if the file is missing or empty.
+        """Return the cursor in the file; None if the file is missing or empty.
 
         Spaces around the cursor and upper-case digits are accepted, because people may write the
         file by hand.
@@ -133,8 +127,7 @@ class StateFile:
         return text or None
 
     def save(self, cursor: str) -> None:
-        """
-        Write *cursor* now, unless it is already saved.
+        """Write *cursor* now, unless it is already saved.
 
         Raises:
             WrongState: the file cannot be written, or a consumer cannot resume from *cursor*.
@@ -151,8 +144,7 @@ class StateFile:
 
 
 def start(state: StateFile | None, cursor: str | None, *, allow_replication: bool) -> str:
-    """
-    Return where to start: the cursor in *state*, else *cursor*, else the end of the log.
+    """Return where to start: the cursor in *state*, else *cursor*, else the end of the log.
 
     If *allow_replication* is True, *cursor* is None, and *state* has no cursor, start with a copy
     of everything. Without *state*, do not copy, because a first start cannot be distinguished from

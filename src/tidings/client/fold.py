@@ -31,8 +31,7 @@ T = TypeVar("T")
 
 
 class Held(NamedTuple):
-    """
-    The latest operation of an object and its place in the log.
+    """The latest operation of an object and its place in the log.
 
     *data* is the operation without its field `event`; None if the object is deleted.
     """
@@ -43,8 +42,7 @@ class Held(NamedTuple):
 
 
 class _BucketRows(NamedTuple):
-    """
-    The rows of a bucket: they contain all pages up to *state*, and may contain later operations.
+    """The rows of a bucket: they contain all pages up to *state*, and may contain later operations.
 
     *seconds* has the time of each row's page.
     """
@@ -55,8 +53,7 @@ class _BucketRows(NamedTuple):
 
 
 class Fold(Closing):
-    """
-    A copy of *feed*: *held* has the latest operation of each object, by key.
+    """A copy of *feed*: *held* has the latest operation of each object, by key.
 
     Iterating keeps the copy up to date and yields each event that changed the copy. The copy starts
     with the rows of the feed's state. Every *check_every_s* seconds, the copy is compared with the
@@ -137,8 +134,7 @@ class Fold(Closing):
             yield from late
 
     def _check_if_due(self, due_s: float, late: list[Event]) -> float:
-        """
-        Compare and repair if this is due; return the time when the next comparison is due.
+        """Compare and repair if this is due; return the time when the next comparison is due.
 
         Events that were read from the log and applied are appended to *late*.
         """
@@ -227,9 +223,7 @@ class Fold(Closing):
             after = batch.pages[-1].end
 
     def _differing(self, sums: PageSums) -> list[int]:
-        """
-        Return the buckets that differ from *sums*; ignore operations after the page of *sums*.
-        """
+        """Return the buckets that differ from *sums*; ignore what follows the page of *sums*."""
         found = [0] * limits.BUCKETS
         for key, held in self.held.items():
             found[bucket_of(key)] += _digest(key, held)
@@ -293,8 +287,6 @@ def _digest(key: str, held: Held) -> int:
 
 
 def _entry(page: int, slot: int, data: Mapping[str, Any] | None) -> Held:
-    """
-    Return an entry of `held`, without the field `event`, which events have and rows lack.
-    """
+    """Return an entry of `held`, without the field `event`, which events have and rows lack."""
     kept = None if data is None else {name: data[name] for name in data if name != "event"}
     return Held(page, slot, kept)

@@ -1,5 +1,4 @@
-"""
-Listen to a feed by Triton's protocol (PROTOCOL 13): register, read all objects, receive changes.
+"""Listen to a feed by Triton's protocol (PROTOCOL 13): register, read all objects, receive changes.
 
 While all objects are read (the bootstrap), new items wait in a bounded buffer. If the buffer
 overflows or the connection ends, the listener registers and reads all objects again, so that no
@@ -71,8 +70,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """
-    A change of the object *id* of *resource*, published at *published_ms*.
+    """A change of the object *id* of *resource*, published at *published_ms*.
 
     *fields* is the whole item.
     """
@@ -86,8 +84,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """
-    The end of the connection, or an overflow of the buffer.
+    """The end of the connection, or an overflow of the buffer.
 
     The listener registers again after *delay_s*.
 
@@ -108,8 +105,7 @@ class RefusedRegistration(Lost):
 
 
 def parse_bootstraps(text: str) -> list[Bootstrap]:
-    """
-    Return the bootstraps in the answer to a registration of version 1 or 2.
+    """Return the bootstraps in the answer to a registration of version 1 or 2.
 
     Raises:
         RefusedRegistration: the answer is plain text.
@@ -130,8 +126,7 @@ def parse_bootstraps(text: str) -> list[Bootstrap]:
 
 
 def parse_item(text: str) -> Item:
-    """
-    Return the item in *text*.
+    """Return the item in *text*.
 
     Raises:
         Lost: *text* is not an item; the connection cannot be trusted any further.
@@ -192,8 +187,7 @@ class MemoryBuffer:
 
 
 class SqliteBuffer:
-    """
-    Implements `Buffer` in a file, for more items than fit into memory.
+    """Implements `Buffer` in a file, for more items than fit into memory.
 
     Texts of an earlier process are deleted, because the new process registers and bootstraps again.
     """
@@ -233,8 +227,7 @@ class SqliteBuffer:
 
 
 class Registration:
-    """
-    A registration at *url*, from `__enter__` until `close`.
+    """A registration at *url*, from `__enter__` until `close`.
 
     A ping is sent after *ping_s* of silence.
     """
@@ -250,8 +243,7 @@ class Registration:
         self.routes: list[Bootstrap] = []
 
     def __enter__(self) -> Registration:
-        """
-        Connect and register.
+        """Connect and register.
 
         Raises:
             Lost: the connection failed, or the answer to the registration is invalid.
@@ -280,8 +272,7 @@ class Registration:
         self._socket.close()
 
     def check(self) -> None:
-        """
-        Raise if the registration has ended.
+        """Raise if the registration has ended.
 
         Raises:
             Lost: the registration has ended, so the bootstrap has to start again.
@@ -291,8 +282,7 @@ class Registration:
                 raise Lost(self._failure)
 
     def take(self) -> str:
-        """
-        Return the next item as soon as it arrives.
+        """Return the next item as soon as it arrives.
 
         Items that were received before the end of the registration are still returned.
 
@@ -357,8 +347,7 @@ def _as_lost(error: Exception) -> Lost:
 
 
 def read_objects(url: str, password: str, bootstrap: Bootstrap) -> Iterator[Mapping[str, Any]]:
-    """
-    Yield the objects of the route of *bootstrap*; yield nothing for a route of another service.
+    """Yield the objects of the route of *bootstrap*; yield nothing for a route of another service.
 
     Raises:
         Lost: a page could not be read; register again.
@@ -372,8 +361,7 @@ def read_objects(url: str, password: str, bootstrap: Bootstrap) -> Iterator[Mapp
 
 
 class Listener(Closing):
-    """
-    A listener that registers *service* for *resources*, and registers again after each end.
+    """A listener that registers *service* for *resources*, and registers again after each end.
 
     *resources* maps each resource to its sub-resources. Iterating yields a `Bootstrap` for each
     resource, followed by an `Object` for each object that *fetch* reads from the route of the

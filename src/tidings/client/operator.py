@@ -9,8 +9,7 @@ from tidings.client.feed_api import Answer, FeedApi
 
 
 class Operator(FeedApi):
-    """
-    Requests of an operator about one feed. Close the object, or use `with`. Threads may share it.
+    """An operator's requests about a feed. Close the object, or use `with`. Threads may share it.
 
     Each method raises AccessDenied or Refused if the server gave a final answer, and Lost if no
     answer arrived.
@@ -33,8 +32,7 @@ class Operator(FeedApi):
         feeds: Sequence[str] = (),
         host: bool = False,
     ) -> Answer:
-        """
-        Create a key with *roles*, and return its description and, in `key`, the key itself.
+        """Create a key with *roles*, and return its description and, in `key`, the key itself.
 
         The key has at most the rights of the password of this object. *expires* is a lifetime such
         as `24h`. With *host*, the key is one of the host, for the feeds with the prefixes *feeds*.
@@ -59,8 +57,7 @@ class Operator(FeedApi):
         return self.ask("POST", path, query=_scope(host=host))
 
     def attempts(self, hook: str) -> Answer:
-        """
-        Return the last attempts of the webhook *hook*, the latest first, in `attempts`.
+        """Return the last attempts of the webhook *hook*, the latest first, in `attempts`.
 
         The server has those since the time in `since` (PROTOCOL 19.8).
         """

@@ -1,5 +1,4 @@
-"""
-Write to your own DynamoDB table and to a feed in one transaction.
+"""Write to your own DynamoDB table and to a feed in one transaction.
 
 The operations are put into the feed's outbox if, and only if, the writes succeed. Tidings forwards
 the operations from the outbox to the feed, so a crash cannot lose them.
@@ -28,8 +27,7 @@ def publish_with(
     operations: Iterable[Mapping[str, Any]] = (),
     items: Iterable[Mapping[str, Any]] = (),
 ) -> str:
-    """
-    Do *writes*, and put *operations* or *items* into the outbox, in one transaction.
+    """Do *writes*, and put *operations* or *items* into the outbox, in one transaction.
 
     *items* are items of Triton's protocol (PROTOCOL 13). Return the id of the message in the
     outbox. *client* is a DynamoDB client of boto3. *writes* are up to 99 `TransactItems` of

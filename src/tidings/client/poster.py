@@ -28,8 +28,7 @@ _QUEUE_LINES_MAX = 2 * BATCH_LINES_MAX  # one batch is read while another is pos
 
 
 class Poster(Closing):
-    """
-    A connection to post to one feed, kept open between batches. Close it, or use `with`.
+    """A connection to post to one feed, kept open between batches. Close it, or use `with`.
 
     *on_retry* is called with each failure and the seconds until the next attempt. *timeout_s* is
     the maximum time of a batch with all attempts; without it, only *attempts_max* limits them.
@@ -60,8 +59,7 @@ class Poster(Closing):
         return self.post_lines([encode(operation) for operation in operations], key=key)
 
     def post_lines(self, lines: Sequence[bytes], *, key: str = "") -> list[str]:
-        """
-        Append *lines*, one operation in JSON each, and return their event ids.
+        """Append *lines*, one operation in JSON each, and return their event ids.
 
         The operations become one page, or consecutive pages if they do not fit into a request or a
         page. A request is repeated until it is answered, always with the same Idempotency-Key
@@ -133,9 +131,7 @@ def _shift(error: Refused, lines: int) -> Refused:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """
-    Lines of the input, with their line *numbers*, from 1, and their size in the input.
-    """
+    """Lines of the input, with their line *numbers*, from 1, and their size in the input."""
 
     lines: list[bytes]
     numbers: list[int]
@@ -153,8 +149,7 @@ _Lines: TypeAlias = "queue.Queue[_Line | OSError | Refused | None]"
 
 
 def read_batches(file: BinaryIO) -> Iterator[Batch]:
-    """
-    Yield the lines of *file* in batches, in order and without blank lines.
+    """Yield the lines of *file* in batches, in order and without blank lines.
 
     A batch ends if it is full, or if the input pauses.
 

@@ -32,8 +32,7 @@ class Proxy(NamedTuple):
 
 
 def proxy_of(url: str) -> Proxy | None:
-    """
-    Return the proxy that the environment names for *url*; None for a direct connection.
+    """Return the proxy that the environment names for *url*; None for a direct connection.
 
     Raises:
         WrongProxy: the value of the variable cannot be used.

@@ -1,5 +1,4 @@
-"""
-Follow a feed without end: connect, yield events, and reconnect from the last handled event.
+"""Follow a feed without end: connect, yield events, and reconnect from the last handled event.
 
 `ResumeState` decides where and when to reconnect. `resume` and `resume_async` apply these decisions
 to a transport, blocking and with asyncio.
@@ -45,8 +44,7 @@ def follow(
     on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
     wait: Callable[[float], None] = time.sleep,
 ) -> Iterator[Event]:
-    """
-    Yield the events of *feed* after *cursor*, without end.
+    """Yield the events of *feed* after *cursor*, without end.
 
     An event counts as handled when the next event is requested. After a failure, `follow` resumes
     from the last handled event and skips repeated events. To resume later, store `event.id`, and
@@ -76,8 +74,7 @@ def follow(
 
 
 class ResumeState:
-    """
-    The state that outlives a connection: the cursor, the last handled operation, and the backoff.
+    """What outlives a connection: the cursor, the last handled operation, and the backoff.
 
     Operations at or before the last handled operation are repetitions (PROTOCOL 6.4). Rows of a
     copy have no place in the log, and their pages may arrive in any order. The log that follows the
@@ -115,8 +112,7 @@ class ResumeState:
         return True
 
     def delay_s(self, lost: Lost) -> float:
-        """
-        Return the seconds until the next attempt; 0 if the server ended a long connection.
+        """Return the seconds until the next attempt; 0 if the server ended a long connection.
 
         Raises:
             Lost: nothing was received for *timeout_s*, or would be until the next attempt.
@@ -168,8 +164,7 @@ async def resume_async(
     on_lost: Callable[[Lost, float], None],
     timeout_s: float | None = None,
 ) -> AsyncGenerator[Event | Moved, None]:
-    """
-    Yield the items of *listen* from *cursor* on, reconnect without end, and skip repetitions.
+    """Yield the items of *listen* from *cursor* on, reconnect without end, and skip repetitions.
 
     *timeout_s* limits the time in which no attempt to connect succeeds; None is unlimited.
 
@@ -195,8 +190,7 @@ async def resume_async(
 def listeners(
     transport: Transport, url: str, ws_url: str | None, wanted: Subscription
 ) -> tuple[Listen, ListenAsync]:
-    """
-    Return two functions that listen to the feed at *url*: a blocking one, and one for asyncio.
+    """Return two functions that listen to the feed at *url*: a blocking one, and one for asyncio.
 
     Only *transport* is imported, because the import of the other one takes a tenth of a second.
 

@@ -1,5 +1,4 @@
-"""
-Decide whether and when a request is sent again, and when to stop.
+"""Decide whether and when a request is sent again, and when to stop.
 
 The delays between attempts are random: 1 to 2 seconds, then 2 to 4, up to 16 to 32.
 """
@@ -37,8 +36,7 @@ _AFTER_S_MAX = 32.0  # the longest delay that a server can ask for
 
 
 def stop_on_signals(stop: Callable[[], None], *, within_s: float | None = None) -> None:
-    """
-    Call *stop* on the first Ctrl-C, SIGTERM or SIGHUP; a second signal ends the process at once.
+    """Call *stop* on the first Ctrl-C, SIGTERM or SIGHUP; a second signal ends the process at once.
 
     The process ends *within_s* at the latest, even if it waits for a pipe that is not read. A
     SIGHUP that is ignored stays ignored, so that `nohup` has an effect.
@@ -77,8 +75,7 @@ class Closing:
 
 
 class Backoff:
-    """
-    Random delays, with a bound that starts at *min_s* and doubles up to *max_s*.
+    """Random delays, with a bound that starts at *min_s* and doubles up to *max_s*.
 
     *retries* limits the number of delays; None is unlimited. Half of each delay is random, so that
     clients that were disconnected together do not reconnect together.
@@ -102,8 +99,7 @@ class Backoff:
         self._attempts = 0
 
     def next_s(self) -> float:
-        """
-        Return the seconds until the next attempt; they grow until `reset`.
+        """Return the seconds until the next attempt; they grow until `reset`.
 
         Raises:
             BackoffFailed: the allowed number of retries is used up.
@@ -127,8 +123,7 @@ def repeat(
     on_lost: Callable[[Lost, float], None],
     wait: Callable[[float], object],
 ) -> T:
-    """
-    Return the result of *call*; repeat it after each `Lost`, with the delays of `Backoff`.
+    """Return the result of *call*; repeat it after each `Lost`, with the delays of `Backoff`.
 
     *on_lost* receives each failure and the seconds until the next attempt. *wait* sleeps for these
     seconds, and returns True if no further attempt should follow. No attempt begins later than
@@ -198,8 +193,7 @@ def refusal(message: str, *, status: int = 0, code: str = "") -> Refused:
 
 
 def raise_for_status(answer: httpx.Response) -> None:
-    """
-    Return if *answer* is an event stream; raise an error for any other answer.
+    """Return if *answer* is an event stream; raise an error for any other answer.
 
     Raises:
         Refused: the answer is final, or a success that is not an event stream.
@@ -217,16 +211,13 @@ def raise_for_status(answer: httpx.Response) -> None:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float:
-    """
-    Return `Retry-After` in seconds; 0 if it is missing or a date, which our servers do not send.
-    """
+    """Return `Retry-After` in seconds; 0 if it is missing or a date, which no feed sends."""
     text = headers.get("retry-after", "")
     return min(float(text), _AFTER_S_MAX) if text.isascii() and text.isdigit() else 0.0
 
 
 def _code_and_message(body: bytes) -> tuple[str, str]:
-    """
-    Return the code and message of an error body (PROTOCOL 4.6).
+    """Return the code and message of an error body (PROTOCOL 4.6).
 
     For other text, return "" and the text.
     """

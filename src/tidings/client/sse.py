@@ -1,5 +1,4 @@
-"""
-Server-Sent Events: an incremental parser, and two functions that read events of a connection.
+"""Server-Sent Events: an incremental parser, and two functions that read events of a connection.
 
 `listen` blocks, and `listen_async` is for asyncio.
 
@@ -42,8 +41,7 @@ class Parser:
         self._data: list[str] = []
 
     def feed(self, chunk: bytes) -> Iterator[Event | Moved]:
-        """
-        Yield the events that *chunk* completes.
+        """Yield the events that *chunk* completes.
 
         Raises:
             Lost: the bytes cannot come from a feed.
@@ -114,8 +112,7 @@ class Connection:
         return translate_errors(self._url, silence=f"nothing was received for {SILENCE_S:.0f} s")
 
     def opened(self, answer: httpx.Response) -> Iterator[Moved]:
-        """
-        Yield the cursor at which a stream that was requested with `now` begins.
+        """Yield the cursor at which a stream that was requested with `now` begins.
 
         Raises:
             Refused, Lost: the answer is not a stream.
@@ -126,8 +123,7 @@ class Connection:
             yield Moved(started)
 
     def feed(self, chunk: bytes) -> Iterator[Event | Moved]:
-        """
-        Yield the items that *chunk* completes; see `Parser`.
+        """Yield the items that *chunk* completes; see `Parser`.
 
         The `live` with which a stream from the end of the log begins is only a position, so that
         both transports yield the same events.
@@ -139,8 +135,7 @@ class Connection:
 
 
 def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Moved, None, None]:
-    """
-    Yield the items of one connection to *url* from *cursor* on, until the connection ends.
+    """Yield the items of one connection to *url* from *cursor* on, until the connection ends.
 
     Raises:
         Refused: the server gave a final answer.

@@ -1,5 +1,4 @@
-"""
-One WebSocket connection: subscribe, receive, and send keep-alives and pings.
+"""One WebSocket connection: subscribe, receive, and send keep-alives and pings.
 
 `Heartbeat` and `Reader` contain the rules without I/O; `listen` and `listen_async` do the I/O.
 """
@@ -53,8 +52,7 @@ _FOLLOWING = ("catching-up", "joining", "live")
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """
-    Intervals of PROTOCOL 8.7.
+    """Intervals of PROTOCOL 8.7.
 
     The answer to a subscription may take longer than a pong, because the function that answers may
     start cold.
@@ -67,8 +65,7 @@ class Timing:
 
 
 class Heartbeat:
-    """
-    The times to send a keep-alive or a ping, and the time when an answer is overdue.
+    """The times to send a keep-alive or a ping, and the time when an answer is overdue.
 
     Times are monotonic seconds. A server does not answer a keep-alive, and some proxies
     (CloudFront) close a connection on which the server sends nothing. If the *handshake* names a
@@ -102,8 +99,7 @@ class Heartbeat:
         self._received_s = self._active_s = now_s
 
     def due(self, now_s: float) -> str | None:
-        """
-        Return the message to send now, if any.
+        """Return the message to send now, if any.
 
         Raises:
             Lost: an answer is overdue.
@@ -123,8 +119,7 @@ class Heartbeat:
         return says
 
     def on_answer(self, state: str | None) -> None:
-        """
-        Record the answer to the subscription, or to a ping if *state* is not None.
+        """Record the answer to the subscription, or to a ping if *state* is not None.
 
         Raises:
             Lost: the server does not serve this connection any more.
@@ -143,8 +138,7 @@ class Heartbeat:
 
 
 class MonotonicCursor:
-    """
-    The position of a connection, to drop late events that would move it back (PROTOCOL 8.8).
+    """The position of a connection, to drop late events that would move it back (PROTOCOL 8.8).
 
     The cursor of a row of a copy names a page P, after which the log continues. The row ranks
     before all operations of page P. All rows of a bucket have the same rank, so they may arrive in
@@ -187,8 +181,7 @@ def _rank_of(text: str) -> tuple[int, bool, int] | None:
 
 
 class Reader:
-    """
-    A parser of messages into events, for a subscription from *cursor*.
+    """A parser of messages into events, for a subscription from *cursor*.
 
     Events that would move the position back are dropped (`MonotonicCursor`). A subscription from
     the end of the log has no cursor yet. It begins at the cursor of the reply `subscribed`, unless
@@ -201,8 +194,7 @@ class Reader:
         self._cursor = MonotonicCursor()
 
     def items(self, text: str | bytes) -> Iterator[Event | Moved]:
-        """
-        Yield the items of one message.
+        """Yield the items of one message.
 
         Raises:
             Refused: the server refuses the subscription.
@@ -247,8 +239,7 @@ class Reader:
 
 
 def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Moved, None, None]:
-    """
-    Yield the items of one connection to *url* from *cursor* on, until the connection ends.
+    """Yield the items of one connection to *url* from *cursor* on, until the connection ends.
 
     Raises:
         Refused: the server gave a final answer.
@@ -270,8 +261,7 @@ def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Mov
 
 
 def messages(socket: ClientConnection, heartbeat: Heartbeat) -> Iterator[str | bytes]:
-    """
-    Yield the messages of an open connection, and send the pings and keep-alives of *heartbeat*.
+    """Yield the messages of an open connection, and send the pings and keep-alives of *heartbeat*.
 
     Raises:
         Lost: an answer is overdue.
@@ -329,8 +319,7 @@ def subscribe_message(cursor: str, wanted: Subscription) -> str:
 
 
 def connecting(url: str) -> dict[str, Any]:
-    """
-    Return the options of a connection to *url*.
+    """Return the options of a connection to *url*.
 
     Raises:
         WrongProxy: the environment names a proxy that cannot be used.
@@ -340,8 +329,7 @@ def connecting(url: str) -> dict[str, Any]:
 
 
 def probe(socket: sockets.socket) -> None:
-    """
-    Enable TCP keep-alive on *socket*, as far as the operating system supports it.
+    """Enable TCP keep-alive on *socket*, as far as the operating system supports it.
 
     Raises:
         OSError: the connection has ended already.
@@ -380,8 +368,7 @@ def close_reason(closed: ConnectionClosed) -> str:
 
 
 def _unpack(text: str) -> bytes:
-    """
-    Return the unpacked content of a compressed message.
+    """Return the unpacked content of a compressed message.
 
     Raises:
         ValueError: *text* is not base64, is cut off, or is larger than a message may be.

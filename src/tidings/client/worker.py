@@ -1,5 +1,4 @@
-"""
-A worker of a named consumer. It reads messages, passes on batches, and acknowledges the batches.
+"""A worker of a named consumer. It reads messages, passes on batches, and acknowledges the batches.
 
 The feed stores the position of the consumer, so its workers may run on any machines. Only one
 worker is active at a time. When the active worker ends, another worker takes over, without loss or
@@ -47,8 +46,7 @@ class Overtaken(Exception):
 
 
 class Session(Closing):
-    """
-    A lease, described by the feed's *answer* to `lease`. A thread renews the lease until `close`.
+    """A lease, described by the feed's *answer* to `lease`. A thread renews it until `close`.
 
     Requests are passed to *again*, which retries until the feed answers. Each request raises
     `Overtaken` if another worker or an operator holds the consumer.
@@ -93,8 +91,7 @@ class Session(Closing):
         return any(page == of and first <= slot <= last for of, first, last in self._acked)
 
     def expects(self, event: Event) -> bool:
-        """
-        Return True if a worker of this lease should write *event*.
+        """Return True if a worker of this lease should write *event*.
 
         If the log was trimmed in the meantime, the worker receives a copy that it did not request.
         It should not write this copy, which only has the latest operation of each object.
@@ -117,8 +114,7 @@ class Session(Closing):
         self._reported = written
 
     def acknowledge_again(self, event_id: str) -> bool:
-        """
-        Acknowledge a parked message that was written again.
+        """Acknowledge a parked message that was written again.
 
         Return False if the feed does not expect the acknowledgement any more, because the message
         was dropped, or because the answer to an earlier acknowledgement was lost.
@@ -132,8 +128,7 @@ class Session(Closing):
         return True
 
     def fail(self, event_id: str, error: str) -> None:
-        """
-        Report a failure.
+        """Report a failure.
 
         If the feed parks the message, the worker continues. Otherwise, the feed releases the lease.
         The id of a row of a copy is not reported, because the row is not an operation in the log.
@@ -173,9 +168,7 @@ def is_id(text: str) -> bool:
 
 
 def is_entry(event_id: str) -> bool:
-    """
-    Return True if *event_id* names one operation in the log, for which a feed can store a result.
-    """
+    """Return True if *event_id* names one operation in the log, whose result a feed can store."""
     return is_id(event_id) and not is_copied(event_id)
 
 
@@ -185,8 +178,7 @@ def place_of(event_id: str) -> tuple[int, int]:
 
 
 class Message(NamedTuple):
-    """
-    A message of the feed.
+    """A message of the feed.
 
     `event` is insert, update, delete, erase or reset; `data` is the operation, {} for a reset.
     """
@@ -200,8 +192,7 @@ Write = Callable[[Sequence[Message]], None]
 
 
 class Worker(Closing):
-    """
-    A worker for the existing consumer *name* of *feed*.
+    """A worker for the existing consumer *name* of *feed*.
 
     `run` calls `write` with batches of at most *bulk* messages, in order, and acknowledges a batch
     when `write` returns. *write* may set `written`, a number that its store has since the batch;
@@ -260,8 +251,7 @@ class Worker(Closing):
         self._stopped.set()
 
     def run(self, write: Write) -> None:
-        """
-        Work until the worker is closed or *write* raises.
+        """Work until the worker is closed or *write* raises.
 
         The error of *write* is reported to the feed and raised.
 
@@ -296,8 +286,7 @@ class Worker(Closing):
         self._closed.set()
 
     def pause(self, delay_s: float) -> None:
-        """
-        Wait within *write*, and keep the lease.
+        """Wait within *write*, and keep the lease.
 
         Raises:
             Overtaken: the lease is lost, or the worker was stopped. *write* must pass this error
@@ -354,8 +343,7 @@ class Worker(Closing):
         return self._closed.is_set() or session.paused or bool(session.retries)
 
     def _send_again(self, session: Session, write: Write) -> bool:
-        """
-        Write the messages that an operator marked for retry, one by one.
+        """Write the messages that an operator marked for retry, one by one.
 
         Return True if all these messages were written.
         """
@@ -430,9 +418,7 @@ class _Turn:
         self._is_in_log = True
 
     def _report(self, **fields: str) -> None:
-        """
-        Acknowledge the newly written messages, if any, and report *fields*, such as `sending`.
-        """
+        """Acknowledge newly written messages, if any, and report *fields*, such as `sending`."""
         cursor = self._consumer.cursor
         if cursor != self._acknowledged and is_id(cursor):
             fields["through"] = cursor
@@ -443,8 +429,7 @@ class _Turn:
             self._acknowledged = cursor
 
     def _batch(self) -> list[Delivery]:
-        """
-        Return the messages that may be written together; [] if no message arrives.
+        """Return the messages that may be written together; [] if no message arrives.
 
         The first message waits at most `LINGER_S`, however steadily others arrive.
         """

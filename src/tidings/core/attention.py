@@ -1,5 +1,4 @@
-"""
-Decide which metric values need an operator, by a limit per metric.
+"""Decide which metric values need an operator, by a limit per metric.
 
 A value above the limit of its metric increases one of two metrics: `Attention` if an operator must
 act now, `Behind` if an operator must act only if the condition persists. A stage therefore needs
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """
-    The alarm rule of one metric.
+    """The alarm rule of one metric.
 
     A value above *limit* needs an operator. If *lasting* is True, an operator is needed only if
     values stay above *limit*. If *lingers* is True, values may stay above *limit* for days, for
@@ -78,8 +76,7 @@ def rules(lag_pages_max: int) -> dict[str, Rule]:
 
 @dataclass(slots=True)
 class AlarmRules:
-    """
-    An implementation of `Count` that forwards each value and applies the rule of its metric.
+    """An implementation of `Count` that forwards each value and applies the rule of its metric.
 
     *feed* is the feed that is being examined. A caller that examines several feeds sets *feed*
     before each of them.
@@ -104,8 +101,7 @@ class AlarmRules:
         self.notify(Alert(self.feed, metric, value, rule.limit))
 
     def _remind(self, metric: str) -> bool:
-        """
-        Return True if *metric* of `feed` was not reported in the last `limits.REMIND_MS`.
+        """Return True if *metric* of `feed` was not reported in the last `limits.REMIND_MS`.
 
         Each process records only its own reports, so several processes may report the same metric.
         """

@@ -1,5 +1,4 @@
-"""
-Count the figures of `/status` that are not in the log, without a write per operation.
+"""Count the figures of `/status` that are not in the log, without a write per operation.
 
 A process that serves streams accumulates counts and writes them periodically. The number of clients
 of a process is stored with an expiry, so that the clients of a crashed process are soon left out.
@@ -17,8 +16,7 @@ from tidings.core.errors import TidingsError, Unavailable, Yielded
 
 @dataclass(frozen=True, slots=True)
 class LogCounter:
-    """
-    The last page number of a feed, and the number of operations in the pages up to this number.
+    """The last page number of a feed, and the number of operations in the pages up to this number.
 
     *operations* also counts the operations of requests that took a page number and then failed to
     write the page. *successor* is the address of the feed that continues the log, or "". With a
@@ -42,8 +40,7 @@ def refusal(feed: str, successor: str) -> TidingsError:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """
-    Totals of *refused* requests, stream *connections* and *sent* events since the beginning.
+    """Totals of *refused* requests, stream *connections* and *sent* events since the beginning.
 
     *clients* is the current number of clients.
     """
@@ -56,9 +53,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class CounterDelta:
-    """
-    The increments since the last write of a process, and the current number of its clients.
-    """
+    """The increments since the last write of a process, and the current number of its clients."""
 
     connections: int
     sent: int
@@ -98,8 +93,7 @@ class StreamCounter:
         self._changed = True
 
     def is_due(self, now_ms: int) -> bool:
-        """
-        Return True if a write is due.
+        """Return True if a write is due.
 
         A write is due `limits.COUNT_SOON_MS` after the previous write if a client has connected or
         disconnected, and otherwise after `limits.COUNT_EVERY_MS`.
@@ -136,8 +130,7 @@ class Counters(Protocol):
         """Add to the numbers of opened streams and sent events."""
 
     def attend(self, feed: str, place: str, clients: int, *, until_ms: int) -> None:
-        """
-        Record that *place* has *clients* connections; the record expires at *until_ms*.
+        """Record that *place* has *clients* connections; the record expires at *until_ms*.
 
         *place* names a process, or the WebSockets that the sweep counts.
         """

@@ -1,5 +1,4 @@
-"""
-The effects that the core needs in addition to its stores: time, ids, threads, counts, traces.
+"""The effects that the core needs in addition to its stores: time, ids, threads, counts, traces.
 
 The functions of this module compare stored times. Stored times are wall-clock times, because other
 clocks do not survive a restart.
@@ -27,8 +26,7 @@ Count = Callable[[str, int], None]
 
 
 def is_ahead(until_ms: int, now_ms: int, longest_ms: int) -> bool:
-    """
-    Return True if the deadline *until_ms*, set at most *longest_ms* ahead, is in the future.
+    """Return True if the deadline *until_ms*, set at most *longest_ms* ahead, is in the future.
 
     A deadline that is further ahead was set by a clock that was fast and has been corrected since.
     Such a deadline counts as passed. Otherwise a process would wait until the correct clock reaches
@@ -38,15 +36,12 @@ def is_ahead(until_ms: int, now_ms: int, longest_ms: int) -> bool:
 
 
 def has_passed(since_ms: int, now_ms: int, length_ms: int) -> bool:
-    """
-    Return True if *length_ms* has passed since *since_ms*, or if *now_ms* is before *since_ms*.
-    """
+    """Return True if *length_ms* has passed since *since_ms*, or *now_ms* is before *since_ms*."""
     return not 0 <= now_ms - since_ms < length_ms
 
 
 class TraceRecord(NamedTuple):
-    """
-    A record that page *page* passed *step*, which is `tracing.INGEST` or the name of a follower.
+    """A record that page *page* passed *step*, which is `tracing.INGEST` or the name of a follower.
 
     *ms* is the time since the page was committed. *trace* is the trace id of the page. If *trace*
     is empty, the page is reported because it was late, as the oldest of *pages* pages that were
@@ -70,8 +65,7 @@ def discard_trace(_: TraceRecord) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """
-    The effects of a host.
+    """The effects of a host.
 
     `clock` shows the time of day and may be set forward or back. `steady` is never set, so that
     differences between its times are durations. A single time of `steady` has no meaning.

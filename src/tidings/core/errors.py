@@ -8,8 +8,7 @@ class TidingsError(Exception):
 
 
 class Rejected(TidingsError):
-    """
-    A client error. It names a field, the value of the field and the rule that was broken.
+    """A client error. It names a field, the value of the field and the rule that was broken.
 
     `status` is the HTTP status of the response; `code` is stable and machine-readable.
     """
@@ -25,8 +24,7 @@ class Rejected(TidingsError):
         super().__init__(f"{field}: {rule}" if field else rule)
 
     def body(self) -> dict[str, object]:
-        """
-        Return the error as clients receive it.
+        """Return the error as clients receive it.
 
         A long value is truncated to keep the response small. `value` is empty for an error that is
         not about a value, and for a value that is missing or null.
@@ -138,8 +136,7 @@ class OutsideKey(Rejected, code="outside_key", status=403):
 
 
 class TooManyRequests(Rejected, code="too_many_requests", status=429):
-    """
-    A limit is reached: the rate or the open streams of a key, or the failed attempts on a feed.
+    """A limit is reached: the rate or the open streams of a key, or the failed attempts on a feed.
 
     The client may try again after *retry_after_s* seconds.
     """
@@ -150,8 +147,7 @@ class TooManyRequests(Rejected, code="too_many_requests", status=429):
 
 
 class KeyEnded(Rejected, code="key_ended", status=401):
-    """
-    The key of a connection has ended.
+    """The key of a connection has ended.
 
     The client receives this error before the connection is closed.
     """
@@ -166,8 +162,7 @@ class InvalidItem(Rejected, code="invalid_item"):
 
 
 class InvalidRegistration(Rejected, code="invalid_registration"):
-    """
-    The registration of a listener, which is a client of Triton's protocol, is invalid.
+    """The registration of a listener, which is a client of Triton's protocol, is invalid.
 
     The listener receives the text of the error, without a code. Then the connection is closed.
     """
@@ -186,8 +181,7 @@ class UnknownChange(Rejected, code="unknown_change", status=404):
 
 
 class BelowFloor(Rejected, code="below_floor", status=410):
-    """
-    A strict request asks for changes that the log no longer has.
+    """A strict request asks for changes that the log no longer has.
 
     *floor* is the lowest valid value for `since`: the log still has all changes after *floor*.
     """
@@ -199,8 +193,7 @@ class BelowFloor(Rejected, code="below_floor", status=410):
 
 
 class RefusedByHook(Rejected, code="refused_by_hook"):
-    """
-    A webhook rejected a change.
+    """A webhook rejected a change.
 
     *broken* is True if a webhook failed without an answer of status 4xx; the status is then 502
     instead of 400.
@@ -274,8 +267,7 @@ class Yielded(Chained, code="yielded"):
 
 
 class LogFellOff(Rejected, code="log_fell_off", status=410):
-    """
-    The log of an upstream does not reach back to the position *after* of the feed that copies it.
+    """The log of an upstream does not reach the position *after* of the feed that copies it.
 
     *floor* is the first page that is in the log.
     """
@@ -314,8 +306,7 @@ class BrokenBatch(TidingsError):
 
 
 class BrokenRelay(TidingsError):
-    """
-    The relay document of a chained feed cannot be read.
+    """The relay document of a chained feed cannot be read.
 
     The feed must not be treated as a new feed, because it would silently copy everything again.
     """
@@ -332,8 +323,7 @@ class LeaseLost(TidingsError):
 
 
 class FellOff(TidingsError):
-    """
-    The log no longer contains the next page that a follower needs.
+    """The log no longer contains the next page that a follower needs.
 
     The follower never skips the page. All runs of the follower fail until an operator repairs the
     feed.
@@ -346,8 +336,7 @@ class FellOff(TidingsError):
 
 
 class PlanTooOld(Rejected, code="plan_too_old", status=410):
-    """
-    The plan is so old that changes made after it can no longer be detected.
+    """The plan is so old that changes made after it can no longer be detected.
 
     The remaining corrections are not applied.
     """
@@ -376,17 +365,14 @@ class LogIncomplete(TidingsError):
 
 
 class BrokenPart(TidingsError):
-    """
-    A part of the archive is truncated, or was not written by Tidings; the whole part is ignored.
-    """
+    """A part of the archive is truncated, or was not written by Tidings; all of it is ignored."""
 
     def __init__(self, rule: str, *, value: str = "") -> None:
         super().__init__(f"{rule}: {value[:_VALUE_CHARS_MAX]!r}" if value else rule)
 
 
 class Unavailable(TidingsError):
-    """
-    A store or another service did not answer in time.
+    """A store or another service did not answer in time.
 
     The service may have done the write that was requested. Repeating the request is safe.
     """
@@ -408,8 +394,7 @@ STORAGE_PROBLEMS = {
 
 
 class StorageFailed(Unavailable):
-    """
-    The storage of a server has a problem that an operator has to solve.
+    """The storage of a server has a problem that an operator has to solve.
 
     *code* is one of `STORAGE_PROBLEMS`. Clients receive the message, so *place* is no path.
     """
@@ -420,8 +405,7 @@ class StorageFailed(Unavailable):
 
 
 def parse_integer(text: str, least: int, most: int) -> int:
-    """
-    Parse *text*, which must be decimal digits, as an integer from *least* to *most*.
+    """Parse *text*, which must be decimal digits, as an integer from *least* to *most*.
 
     *least* and *most* are 0 or positive.
 
@@ -435,8 +419,7 @@ def parse_integer(text: str, least: int, most: int) -> int:
 
 
 def parse_field(text: str, field: str, least: int, most: int, wrong: type[Rejected]) -> int:
-    """
-    Return *text*, the value of the request field *field*, as an integer; see `parse_integer`.
+    """Return *text*, the value of the request field *field*, as an integer; see `parse_integer`.
 
     Raises:
         *wrong*: *text* is not such a number. The error names the field, the value and the rule.

@@ -1,5 +1,4 @@
-"""
-The limits of the feed, each with its reason.
+"""The limits of the feed, each with its reason.
 
 The comment after a limit says what is limited, and why the value is chosen. Sizes are bytes of
 UTF-8 unless the name says otherwise. Times have their unit in the name. Page time is the difference

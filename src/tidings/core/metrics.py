@@ -1,5 +1,4 @@
-"""
-The catalogue of metrics.
+"""The catalogue of metrics.
 
 A stage writes the metrics to CloudWatch; a server exports them at `/metrics`.
 """

@@ -12,8 +12,7 @@ V = TypeVar("V")
 
 
 class Newest(OrderedDict[K, V]):
-    """
-    The last *maximum* entries that were set, so that deleted feeds do not accumulate.
+    """The last *maximum* entries that were set, so that deleted feeds do not accumulate.
 
     Threads may share it without a lock. An entry is missing for a moment while it is set again, so
     their readers must be able to read it from its store.

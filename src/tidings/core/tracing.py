@@ -1,5 +1,4 @@
-"""
-Trace requests by an id that each step logs when it handles the operations of the request.
+"""Trace requests by an id that each step logs when it handles the operations of the request.
 
 The id is the `traceparent` of W3C Trace Context (https://www.w3.org/TR/trace-context/). It has 55
 characters: a version, a trace id of 32 hex digits, a parent id of 16 hex digits, and flags. The id
@@ -48,8 +47,7 @@ def new_traceparent(id_: str) -> str:
 
 
 def pack_trace(traceparent: str) -> bytes:
-    """
-    Return *traceparent* as 24 bytes.
+    """Return *traceparent* as 24 bytes.
 
     The version and the flags are not stored, because a stored trace always has version 00 and is
     sampled (`unpack_trace`).
@@ -63,8 +61,7 @@ def unpack_trace(stored: bytes) -> str:
 
 
 def parse_trace_headers(headers: Mapping[str, str]) -> str | None:
-    """
-    Return the `traceparent` of a caller that requests tracing.
+    """Return the `traceparent` of a caller that requests tracing.
 
     Return "" if the caller's `traceparent` is not sampled, and None if the caller sends no valid
     header. The names of *headers* are in lower case. A valid `traceparent` takes precedence over
@@ -87,8 +84,7 @@ def _w3c(text: str) -> str | None:
 
 
 def _xray(text: str) -> str | None:
-    """
-    Parse an X-Ray header.
+    """Parse an X-Ray header.
 
     Ignore a header that is not sampled, because Lambda adds such a header to every untraced call.
     """
@@ -103,8 +99,7 @@ def _xray(text: str) -> str | None:
 
 @dataclass(slots=True, kw_only=True)
 class Tracer:
-    """
-    A selector of the requests to trace. It passes a record of each traced page to `sink`.
+    """A selector of the requests to trace. It passes a record of each traced page to `sink`.
 
     *mode* is `REQUESTED` to trace only callers that request a trace, `ALL` to trace also callers
     that send no header, or `OFF`. Many instrumented callers request a trace every time, so a
@@ -120,8 +115,7 @@ class Tracer:
     _spent_ms: int = field(default=0)  # the time up to which the rate is used up
 
     def choose(self, given: str | None) -> str:
-        """
-        Return the `traceparent` to store for a request, or "" for no trace.
+        """Return the `traceparent` to store for a request, or "" for no trace.
 
         *given* is the result of `parse_trace_headers`.
         """

@@ -1,5 +1,4 @@
-"""
-The version of Tidings, and how to install its extras.
+"""The version of Tidings, and how to install its extras.
 
 The version is a constant, because a deployed function has no package metadata.
 """

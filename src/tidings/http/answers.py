@@ -1,5 +1,4 @@
-"""
-Build responses from JSON values and errors, and add the headers that every response has.
+"""Build responses from JSON values and errors, and add the headers that every response has.
 
 Only a few responses may be reused by a shared cache in front of a feed (PROTOCOL 4.11). All others
 have `no-store`. A response that waits for new entries (changes or pages) is shared, so that many
@@ -71,8 +70,7 @@ _NOT_SHARED: Mapping[str, str] = {}
 
 
 def respond(endpoint: Endpoint, request: Request, origins: Sequence[str]) -> Answer:
-    """
-    Return the response of *endpoint* to *request*.
+    """Return the response of *endpoint* to *request*.
 
     A web page may change something only if *origins* lists the origin of the page.
 
@@ -96,8 +94,7 @@ def complete(answer: Answer, request: Request, origins: Sequence[str]) -> Answer
 def with_headers(
     answer: Answer, request_headers: Mapping[str, str], origins: Sequence[str]
 ) -> Answer:
-    """
-    Return *answer* with the headers that every response to a request with *request_headers* has.
+    """Return *answer* with the headers that every response to a request with *request_headers* has.
 
     A browser asks its user for a password after a Basic challenge. A web page that has its own form
     for the password sends `X-Requested-With`, and receives a challenge that browsers ignore.
@@ -114,9 +111,7 @@ def json_answer(status: int, body: object) -> Answer:
 
 
 def accepted_answer(request: Request, ids: list[str]) -> Answer:
-    """
-    Return the response to an accepted *request*, with the *ids* of the operations if requested.
-    """
+    """Respond to an accepted *request*, with the *ids* of the operations if requested."""
     return json_answer(200, {"ids": ids}) if wants_ids(request) else Answer(204)
 
 
@@ -127,8 +122,7 @@ def wants_ids(request: Request) -> bool:
 
 
 def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> Answer:
-    """
-    Return *error* as a response to a request for *path*, without a body if *as_oplog*.
+    """Return *error* as a response to a request for *path*, without a body if *as_oplog*.
 
     The errors on changeagent's paths have another format; see `changeagent_refusal`.
 
@@ -170,8 +164,7 @@ def changeagent_answer(status: int, body: object) -> Answer:
 
 
 def changeagent_refusal(error: TidingsError) -> Answer:
-    """
-    Return *error* as a JSON response on changeagent's paths; a 401 has no body.
+    """Return *error* as a JSON response on changeagent's paths; a 401 has no body.
 
     Raises:
         TidingsError: *error* is internal: neither a rejected request nor an unavailable store.
@@ -215,8 +208,7 @@ def headers_for(origin: str, origins: Sequence[str]) -> dict[str, str]:
 def preflight_headers(
     origin: str, origins: Sequence[str], methods: Sequence[str], more: Sequence[str] = ()
 ) -> dict[str, str]:
-    """
-    Return the headers of a CORS preflight response to a web page from *origin*.
+    """Return the headers of a CORS preflight response to a web page from *origin*.
 
     *more* are request headers that the path allows in addition to `CORS_HEADERS`.
     """
@@ -229,8 +221,7 @@ def preflight_headers(
 
 
 def sharing(allowed: Allowed, *, waits: bool, full: bool) -> Mapping[str, str]:
-    """
-    Return the headers that let caches share a response; no headers if only one client may get it.
+    """Return the headers that let caches share a response; none if only one client may get it.
 
     *waits* is True if the request allows the response to wait for new entries. *full* is True if
     more entries follow, so that the reader sends another request. Responses for a key with a rate

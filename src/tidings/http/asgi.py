@@ -78,9 +78,7 @@ async def send_response(send: Send, status: int, headers: Mapping[str, str], bod
 
 
 async def answer_head(app: App, scope: Message, send: Send) -> None:
-    """
-    Answer `HEAD` with the headers of the response of *app* to `GET`, without waiting for entries.
-    """
+    """Answer `HEAD` with the headers of *app*'s response to `GET`, without waiting for entries."""
 
     async def receive() -> Message:
         return {"type": "http.disconnect"}
@@ -138,8 +136,7 @@ def frame_chunk(text: str) -> bytes:
 
 
 class Arrival:
-    """
-    Facts about a request that the server and the app pass to each other.
+    """Facts about a request that the server and the app pass to each other.
 
     When the whole body has arrived, *body* has the bytes that the app has not received yet. It
     stays None if the server does not report the end. *is_gone* is True if the client has closed the
@@ -175,9 +172,7 @@ def raw_path(scope: Message) -> str:
 
 
 def below(scope: Message, prefix: str) -> Message:
-    """
-    Return *scope* with *prefix* removed from its path, as API Gateway does for a custom domain.
-    """
+    """Return *scope* with *prefix* removed from its path, as API Gateway does for a domain."""
     if not prefix:
         return scope
     path = raw_path(scope)
@@ -202,8 +197,7 @@ class BodyBudget:
     left: int = limits.BODIES_BYTES_MAX
 
     def take(self, size: int) -> None:
-        """
-        Reserve *size* bytes for a body.
+        """Reserve *size* bytes for a body.
 
         Raises:
             Overloaded: the bodies of all requests together exceed the limit.
@@ -214,8 +208,7 @@ class BodyBudget:
 
 
 async def body_of(receive: Receive, budget: BodyBudget, arrival: Arrival | None = None) -> bytes:
-    """
-    Return the body. If the whole body is in *arrival*, no timeout applies.
+    """Return the body. If the whole body is in *arrival*, no timeout applies.
 
     Raises:
         TimeoutError: the body took longer than BODY_S, or nothing arrived for BODY_IDLE_S.
@@ -243,8 +236,7 @@ async def body_of(receive: Receive, budget: BodyBudget, arrival: Arrival | None 
 
 
 def check_length(size: int) -> None:
-    """
-    Check the size in bytes of a body.
+    """Check the size in bytes of a body.
 
     Raises:
         TooLarge: the size exceeds BODY_BYTES_MAX.
@@ -255,8 +247,7 @@ def check_length(size: int) -> None:
 
 
 def check_announced(headers: Mapping[str, str]) -> None:
-    """
-    Check the size of the body that *headers* announce.
+    """Check the size of the body that *headers* announce.
 
     Raises:
         TooLarge: the size exceeds BODY_BYTES_MAX.

@@ -1,5 +1,4 @@
-"""
-Serve `GET /asyncapi.json`, which describes streams, WebSockets and webhooks in AsyncAPI 3.0.
+"""Serve `GET /asyncapi.json`, which describes streams, WebSockets and webhooks in AsyncAPI 3.0.
 
 OpenAPI describes requests and their answers; this document describes the messages that follow. Both
 use the schemas of `schemas`.

@@ -1,5 +1,4 @@
-"""
-Serve Durable Streams 1.0 at `/feeds/{feed}/v1/stream/{name}` (PROTOCOL 21).
+"""Serve Durable Streams 1.0 at `/feeds/{feed}/v1/stream/{name}` (PROTOCOL 21).
 
 A read is plain, a long poll, or an event stream. Only this process writes to the streams, so a
 writer can notify the waiting readers directly.
@@ -116,8 +115,7 @@ class Visit:
 
 
 def admit(request: Request, need: Need, guard: Guard, feeds: FeedNames) -> Visit:
-    """
-    Return the visit of *request* if its credential has the permission *need*.
+    """Return the visit of *request* if its credential has the permission *need*.
 
     Raises:
         Rejected: the feed does not exist, the credential does not have the permission *need*, or
@@ -131,8 +129,7 @@ def admit(request: Request, need: Need, guard: Guard, feeds: FeedNames) -> Visit
 
 
 def appending_of(request: Request, allowed: Allowed) -> Appending:
-    """
-    Return the append in *request*, with a producer id that no other credential can use.
+    """Return the append in *request*, with a producer id that no other credential can use.
 
     Raises:
         InvalidStream: a header is invalid.
@@ -178,8 +175,7 @@ def stream_headers(stream: Stream) -> dict[str, str]:
 
 
 def refuse(error: TidingsError) -> Answer:
-    """
-    Return *error* as a response.
+    """Return *error* as a response.
 
     Raises:
         TidingsError: *error* is an internal error.
@@ -200,9 +196,7 @@ def refuse(error: TidingsError) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class StreamWrites:
-    """
-    The endpoint for writes to streams; *prefix* is the path below which the deployment is served.
-    """
+    """The endpoint for writes to streams; *prefix* is the path of the deployment's addresses."""
 
     writer: StreamWriter
     guard: Guard
@@ -278,8 +272,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class _Reader:
-    """
-    One read request, and the event *changed* that reports changes of the stream.
+    """One read request, and the event *changed* that reports changes of the stream.
 
     *since_ms* is the time when the request was authorized with the credential *given*, and
     *version* the version of the passwords then. *gone* is done when the client has disconnected.
@@ -304,8 +297,7 @@ class _Reader:
 
 
 class StreamReads:
-    """
-    The app for all reads of streams.
+    """The app for all reads of streams.
 
     *holding* limits the number of event streams of each key. *origins* are the origins of web pages
     that may read.
@@ -430,9 +422,7 @@ class StreamReads:
             await send_body(send, "", more=False)
 
     async def _parts(self, reader: _Reader, part: StreamPart) -> AsyncIterator[StreamPart]:
-        """
-        Yield *part* and each following part as it arrives; yield an empty part after a timeout.
-        """
+        """Yield *part* and each following part as it arrives; an empty part after a timeout."""
         end_s = _now_s() + limits.STREAM_LIVE_S
         yield part
         while not part.is_last and not reader.gone.done() and _now_s() < end_s:
@@ -483,8 +473,7 @@ class StreamReads:
         return part
 
     def _check(self, reader: _Reader) -> None:
-        """
-        Check that the credential of the reader still opens the feed.
+        """Check that the credential of the reader still opens the feed.
 
         Raises:
             Rejected: the feed was deleted, the credential has ended, or its password was changed.

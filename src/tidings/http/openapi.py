@@ -1,5 +1,4 @@
-"""
-Serve `GET /openapi.json`, which describes the routes in OpenAPI 3.1 for client generators.
+"""Serve `GET /openapi.json`, which describes the routes in OpenAPI 3.1 for client generators.
 
 The document is generated from the table of routes, the classes of errors and the data below, so it
 has exactly the routes and codes that exist. docs/PROTOCOL.md has the rules.
@@ -204,8 +203,7 @@ class _Builder:
         }
 
     def _operation_id(self, path: _Path, doc: Doc) -> str:
-        """
-        Return the name of a method in generated clients.
+        """Return the name of a method in generated clients.
 
         The paths without a feed, which mean the feed `main`, have a name of their own.
         """
@@ -336,8 +334,7 @@ def _media(schema: Schema) -> dict[str, Any]:
 
 
 def _successes(doc: Doc, *, is_root: bool) -> dict[str, Any]:
-    """
-    Return the responses that are not errors.
+    """Return the responses that are not errors.
 
     A GET of the root returns the console to a browser (9.8), and links to a client of changeagent.
     """

@@ -1,5 +1,4 @@
-"""
-One HTTP request and its response, independent of the host.
+"""One HTTP request and its response, independent of the host.
 
 The body of a request may be compressed with gzip; its header `Content-Encoding` then says so.
 """
@@ -54,8 +53,7 @@ class NotAcceptable(Rejected, code="not_acceptable", status=406):
 
 
 def is_compressed(headers: Mapping[str, str]) -> bool:
-    """
-    Return True if the body of a request with *headers* is compressed.
+    """Return True if the body of a request with *headers* is compressed.
 
     Raises:
         UnsupportedEncoding: the body is encoded more than once, or not with gzip.
@@ -71,8 +69,7 @@ def is_compressed(headers: Mapping[str, str]) -> bool:
 
 
 def decompress(body: bytes, most: int = limits.REQUEST_BYTES_MAX) -> bytes:
-    """
-    Decompress *body*, which consists of one or more gzip members.
+    """Decompress *body*, which consists of one or more gzip members.
 
     Raises:
         TooLarge: the decompressed body has more than *most* bytes, in which case the rest is not
@@ -109,8 +106,7 @@ class BodyPending(Exception):
 
 
 class Request(NamedTuple):
-    """
-    One HTTP request.
+    """One HTTP request.
 
     *route* is the key of its route (`routes.HttpRoute.key`). *path* does not include the prefix of
     the deployment. *headers* have lower-case names. *query* has one value per name; *query_string*
@@ -170,8 +166,7 @@ class Request(NamedTuple):
         return True
 
     def content(self, bytes_max: int = limits.REQUEST_BYTES_MAX) -> bytes:
-        """
-        Return the body, decompressed. If it is compressed, it may have at most *bytes_max* bytes.
+        """Return the body, decompressed. A compressed one may have at most *bytes_max* bytes.
 
         Raises:
             BodyPending: the body has not arrived.
@@ -205,9 +200,7 @@ Endpoint = Callable[[Request], Answer]
 
 
 def quality(accept: str, media_type: str) -> float:
-    """
-    Return the weight of *media_type* in *accept*, by the most specific range; 0 if not acceptable.
-    """
+    """Return the weight of *media_type* in *accept*, by the most specific range; 0 if refused."""
     weights = _weights(accept)
     general = media_type.partition("/")[0] + "/*"
     return next((weights[each] for each in (media_type, general, "*/*") if each in weights), 0.0)
@@ -227,8 +220,7 @@ def named_quality(accept: str, media_type: str) -> float:
 
 
 def _weights(accept: str) -> dict[str, float]:
-    """
-    Return the weight of each media range or encoding.
+    """Return the weight of each media range or encoding.
 
     Parameters are ignored. If a name is repeated, its first weight counts. Members after
     `limits.LIST_MEMBERS_MAX` are ignored, because any client can send thousands.
@@ -242,9 +234,7 @@ def _weights(accept: str) -> dict[str, float]:
 
 
 def base_url(headers: Mapping[str, str], prefix: str) -> str:
-    """
-    Return the URL of *prefix* as the client addressed it; headers of proxies take precedence.
-    """
+    """Return the URL of *prefix* as the client addressed it; headers of proxies take precedence."""
     proto = headers.get("x-forwarded-proto", "http").partition(",")[0].strip()
     scheme = proto if proto in ("http", "https") else "http"
     return f"{scheme}://{host_of(headers)}{prefix}"
@@ -271,8 +261,7 @@ def wants_links(method: str, path: str, headers: Mapping[str, str]) -> bool:
 
 
 def wants_page(method: str, path: str, headers: Mapping[str, str]) -> bool:
-    """
-    Return True if the client is a browser that opens `/`.
+    """Return True if the client is a browser that opens `/`.
 
     It names `text/html`, and nothing else that `/` can return. If it also accepts everything, it
     would otherwise receive an event stream, which a browser cannot show.

@@ -1,5 +1,4 @@
-"""
-The descriptions of the routes, from which `openapi` builds its document.
+"""The descriptions of the routes, from which `openapi` builds its document.
 
 A route in `routes` needs an entry in `DOCS`. Its schemas are in `schemas`.
 """
@@ -79,8 +78,7 @@ TAG_SUMMARIES = {
 
 @dataclass(frozen=True, slots=True)
 class Doc:
-    """
-    The description of one route.
+    """The description of one route.
 
     *section* refers to docs/PROTOCOL.md. *query* and *headers* are names in `PARAMETERS`. *body*
     pairs content types with schemas; *optional* is True if the body may be empty. A success has

@@ -55,9 +55,7 @@ class Match:
 
 
 class RouteTable:
-    """
-    A lookup of routes by method and path. With *answers_head*, HEAD uses the route of GET.
-    """
+    """A lookup of routes by method and path. With *answers_head*, HEAD uses the route of GET."""
 
     def __init__(self, routes: Sequence[HttpRoute], *, answers_head: bool = False) -> None:
         self._answers_head = answers_head
@@ -66,8 +64,7 @@ class RouteTable:
         self.default = next((each for each in self._plain.values() if each.route.is_default), None)
 
     def match(self, method: str, path: str) -> Match | list[str]:
-        """
-        Return the route of *method* at *path*, which is not decoded.
+        """Return the route of *method* at *path*, which is not decoded.
 
         If no route matches, return the result of `methods`.
         """
@@ -102,8 +99,7 @@ def pattern(path: str) -> re.Pattern[str]:
 
 
 def by_path(below: Mapping[str, Callable[[], Endpoint]], other: Endpoint | None = None) -> Endpoint:
-    """
-    Return an endpoint that passes each request to the endpoint for its path in *below*.
+    """Return an endpoint that passes each request to the endpoint for its path in *below*.
 
     *below* maps the start of a path to a function that builds the endpoint; the first match counts.
     The module of an endpoint is loaded on first use, so that a Lambda function loads nothing for
@@ -121,8 +117,7 @@ def by_path(below: Mapping[str, Callable[[], Endpoint]], other: Endpoint | None 
 
 
 def check_operations(method: str, path: str, wanted: str) -> str:
-    """
-    Return the feed of *path* if it is a path of operations and the method is *wanted*.
+    """Return the feed of *path* if it is a path of operations and the method is *wanted*.
 
     Raises:
         UnknownPath, NoStreams: *path* is not the path of any route of a stage.
@@ -140,8 +135,7 @@ def check_operations(method: str, path: str, wanted: str) -> str:
 
 
 def without_slash(request: Request, prefix: str) -> Answer | None:
-    """
-    Return a redirect if *request* is for a path of changeagent with an added trailing slash.
+    """Return a redirect if *request* is for a path of changeagent with an added trailing slash.
 
     changeagent did the same. *prefix* is the path below which the deployment is served.
     """

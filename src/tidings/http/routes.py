@@ -1,5 +1,4 @@
-"""
-The table of routes, with the function that serves each route and the permission that it requires.
+"""The table of routes, with the function and the permission of each route.
 
 The module contains only data, which `aws.config.deployment` also exports. Functions that serve
 several routes read the permission from this table. The other functions declare the permission
@@ -36,8 +35,7 @@ HISTORY, CLIENTS = "/feeds/{feed}/history", "/feeds/{feed}/clients"
 
 @dataclass(frozen=True, slots=True)
 class HttpRoute:
-    """
-    One HTTP route.
+    """One HTTP route.
 
     The *path* `$default` matches every request that no other route matches. *need* is the required
     permission; for routes with an action in the path, see `CONSUMER_ACTIONS`.
@@ -61,8 +59,7 @@ class HttpRoute:
 
 @dataclass(frozen=True, slots=True)
 class SocketRoute:
-    """
-    One WebSocket route.
+    """One WebSocket route.
 
     The *key* `$default` matches every message that no other route matches. A key without a dollar
     sign is an action, and matches the messages with this action. Without a *function*, the gateway

@@ -1,5 +1,4 @@
-"""
-The JSON Schemas of requests, responses, events and errors, which OpenAPI and AsyncAPI share.
+"""The JSON Schemas of requests, responses, events and errors, which OpenAPI and AsyncAPI share.
 
 Limits and lists of values are those of the modules that enforce them. A schema of a response allows
 more fields, because later releases may add some.

@@ -1,5 +1,4 @@
-"""
-The settings common to all hosts, with the variable, the default and the meaning of each.
+"""The settings common to all hosts, with the variable, the default and the meaning of each.
 
 A host reads the settings once from its environment, and parses them into a `Shared`. The address of
 an archive is `s3://BUCKET/PREFIX` or `file:///FOLDER`.
@@ -79,15 +78,12 @@ class Shared:
 
     @property
     def tombstone_ms(self) -> int:
-        """
-        Return the lifetime of tombstones, which is longer than the retention of the log.
-        """
+        """Return the lifetime of tombstones, which is longer than the retention of the log."""
         return self.retention.age_ms + limits.TOMBSTONE_SLACK_MS
 
     @property
     def page_ms(self) -> int:
-        """
-        Return the lifetime of a page, which is a day longer than any reader may need the page.
+        """Return the lifetime of a page, which is a day longer than any reader may need the page.
 
         The lifetime includes the time that the log waits for a named consumer. The floor therefore
         passes a page before the page expires, and no page has to be renewed for consumers.
@@ -101,9 +97,7 @@ class MissingSetting(Exception):
 
 
 class WrongSetting(Exception):
-    """
-    A setting breaks its rule. *value* is None if it must not be shown because it may be secret.
-    """
+    """A setting breaks its rule. *value* is None if it may be secret and must not be shown."""
 
     def __init__(self, variable: str, value: str | None, rule: str) -> None:
         setting = variable if value is None else f"{variable}={value!r}"
@@ -111,8 +105,7 @@ class WrongSetting(Exception):
 
 
 def values_of(environment: Mapping[str, str], settings: Iterable[Setting]) -> dict[str, str]:
-    """
-    Return the value of each of *settings* in *environment*, by variable.
+    """Return the value of each of *settings* in *environment*, by variable.
 
     If a variable is empty, its setting has the default.
 
@@ -123,8 +116,7 @@ def values_of(environment: Mapping[str, str], settings: Iterable[Setting]) -> di
 
 
 def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
-    """
-    Parse *values*, which has a value for each setting in `SHARED`.
+    """Parse *values*, which has a value for each setting in `SHARED`.
 
     *coordinated* is True if the host has a coordinator for the elections of leaders.
 
@@ -150,8 +142,7 @@ def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
 
 
 def origins(text: str) -> tuple[str, ...]:
-    """
-    Return the origins in TIDINGS_CORS_ORIGINS.
+    """Return the origins in TIDINGS_CORS_ORIGINS.
 
     Raises:
         WrongSetting: one of them cannot be the value of an Origin header.
@@ -184,8 +175,7 @@ def _list(text: str) -> list[str]:
 def parse_setting(
     values: Mapping[str, str], variable: str, least: int, largest: int = NUMBER_MAX
 ) -> int:
-    """
-    Return *variable* in *values* as an integer.
+    """Return *variable* in *values* as an integer.
 
     Raises:
         WrongSetting: the value is not a whole number, or is out of bounds.
@@ -268,8 +258,7 @@ class WrongArchive(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ArchiveUrl:
-    """
-    The parsed address of an archive; *bucket* is "" for a folder.
+    """The parsed address of an archive; *bucket* is "" for a folder.
 
     A feed is in `archive/{feed}/` below *path*.
     """
@@ -279,8 +268,7 @@ class ArchiveUrl:
 
 
 def parse_archive_url(url: str) -> ArchiveUrl:
-    """
-    Parse the address *url*.
+    """Parse the address *url*.
 
     Raises:
         WrongArchive: *url* has neither of the two forms.

@@ -1,5 +1,4 @@
-"""
-The schema of each type, which says which keys of `data` are columns of the type's table.
+"""The schema of each type, which says which keys of `data` are columns of the type's table.
 
 The columns of a type are declared in a file, or inferred from the data of its objects. Columns can
 be added, but never change. If a value does not have the type of its column, or a key has no column,
@@ -95,8 +94,7 @@ Schemas = Mapping[str, TypeColumns]
 
 
 def from_file(path: Path) -> Schemas:
-    """
-    Read the schemas in the file *path*.
+    """Read the schemas in the file *path*.
 
     Raises:
         BadColumns: the file cannot be read, or is invalid.
@@ -109,8 +107,7 @@ def from_file(path: Path) -> Schemas:
 
 
 def parse(text: str) -> Schemas:
-    """
-    Parse the schemas of types. A schema maps the name of each column to the type of the column.
+    """Parse the schemas of types. A schema maps the name of each column to the type of the column.
 
     For example:
 
@@ -146,8 +143,7 @@ def _columns(type: str, schema: Any) -> TypeColumns:
 
 
 def check(type: str, columns: Iterable[DataColumn]) -> None:
-    """
-    Check the columns of a type.
+    """Check the columns of a type.
 
     Raises:
         BadColumns: there are too many columns, or a key has two columns.
@@ -192,8 +188,7 @@ def _column(type: str, name: str, given: Any) -> DataColumn:
 def missing_columns(
     known: Iterable[DataColumn], declared: Iterable[DataColumn]
 ) -> list[DataColumn]:
-    """
-    Return the *declared* columns that a table with the columns *known* does not have yet.
+    """Return the *declared* columns that a table with the columns *known* does not have yet.
 
     Raises:
         BadColumns: the table has a declared column, but for another key, or with another type.
@@ -211,8 +206,7 @@ def missing_columns(
 
 
 def infer_columns(known: Iterable[DataColumn], seen: Mapping[str, set[str]]) -> list[DataColumn]:
-    """
-    Return new columns for keys without a column.
+    """Return new columns for keys without a column.
 
     *known* are the present columns, and *seen* has the types of the values of each key. A key gets
     no column if it differs from another key only in case, or exceeds a limit.

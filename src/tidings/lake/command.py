@@ -1,6 +1,4 @@
-"""
-`tidings archive compact`, and `tidings tables follow`, `status` and `query`, on this machine.
-"""
+"""`tidings archive compact`, and `tidings tables follow`, `status` and `query`, on this machine."""
 
 from __future__ import annotations
 
@@ -97,8 +95,7 @@ def working(*, silent: bool) -> Iterator[Work]:
 
 @contextmanager
 def alone(warehouse: Warehouse, feed: str) -> Iterator[None]:
-    """
-    Lock the tables of *feed*, so that no other process on this machine updates them.
+    """Lock the tables of *feed*, so that no other process on this machine updates them.
 
     Raises:
         Raced: another process updates the tables of *feed* in this folder.
@@ -137,8 +134,7 @@ def place_of(feed: str, stage: str, endpoint_url: str) -> Place | None:
 
 
 def key_of(named: NamedFeed) -> str:
-    """
-    Return the key of the feed, which the names of its tables contain.
+    """Return the key of the feed, which the names of its tables contain.
 
     Over HTTP, the key is unknown, so the tables of all feeds of a name have the same names.
     """
@@ -178,8 +174,7 @@ class Lineage:
 
 @dataclass
 class RunReport:
-    """
-    The lineage of a run.
+    """The lineage of a run.
 
     *run* is None if lineage is off. *tables* is None until the tables are opened.
     """
@@ -216,8 +211,7 @@ def report_run(lineage: Lineage | None) -> Iterator[RunReport]:
 
 
 def _table_dataset(warehouse: Warehouse, name: str, found: TableMetadata | None = None) -> Dataset:
-    """
-    Return the dataset of a table.
+    """Return the dataset of a table.
 
     The name of the dataset is the folder of the table, as in OpenLineage's integration of Spark.
     """
@@ -253,8 +247,7 @@ def compact(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """
-    Compact parts that all consumers have read.
+    """Compact parts that all consumers have read.
 
     A part is compacted only if the table `history` contains all its operations. Of the operations
     of an object in these parts, only the last one is kept. The last part of the archive is never
@@ -402,8 +395,7 @@ def follow(
     lineage: bool,
     as_json: bool,
 ) -> None:
-    """
-    Update the tables of a feed regularly.
+    """Update the tables of a feed regularly.
 
     The table `history` gets every operation, and `latest` the last operation of each object. Each
     type in --columns gets a table of its objects. A table contains each batch completely or not at
@@ -481,8 +473,7 @@ def _as_text(batch: Batch) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the status as one line of JSON.")
 @named_feed_options
 def status(named: NamedFeed, table: str | None, as_json: bool) -> None:
-    """
-    Show the lag of the tables of a feed: in pages, in operations and in time.
+    """Show the lag of the tables of a feed: in pages, in operations and in time.
 
     \b
     Examples:
@@ -537,8 +528,7 @@ def _lags(title: str, found: Sequence[TableStatus]) -> Table:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each row.")
 def query(sql: str, feed: str, table: Path, as_json: bool) -> None:
-    """
-    Query the tables of a feed in Spark's SQL.
+    """Query the tables of a feed in Spark's SQL.
 
     The tables are `history` and `latest`. The table of a type has the name of the type.
 

@@ -1,5 +1,4 @@
-"""
-Compact archived parts that all readers have handled and the table `history` contains.
+"""Compact archived parts that all readers have handled and the table `history` contains.
 
 An operation is removed from a part only if it is in `history`. Spark selects the entries to keep,
 and its tasks write merged parts. Then the driver removes the parts that were merged, in the order
@@ -76,8 +75,7 @@ class Archive:
         return spark.read.format(name).load()
 
     def rewrite_all(self, groups: Sequence[Sequence[Span]], left: DataFrame) -> None:
-        """
-        Write one part for each group of parts, with the remaining entries of the group.
+        """Write one part for each group of parts, with the remaining entries of the group.
 
         *left* has a row for each group. In this row, `group` is the index of the group, and `at`
         has the page and the slot of each remaining entry.
@@ -86,8 +84,7 @@ class Archive:
         left.write.format(name).mode("append").save()
 
     def pages(self, span: Span, store: ArchiveStore | None = None) -> list[Page]:
-        """
-        Return the pages of a part.
+        """Return the pages of a part.
 
         Raises:
             PartGone: the part was removed in the meantime.
@@ -96,8 +93,7 @@ class Archive:
         return decode(self._body(span, store or self.opens()))
 
     def rewrite(self, spans: Sequence[Span], wanted: Iterable[tuple[int, int]]) -> int:
-        """
-        Merge *spans* into one part with some of their entries; return its size in bytes.
+        """Merge *spans* into one part with some of their entries; return its size in bytes.
 
         *wanted* has the page and the slot of each entry to keep. An erasure may remove content of
         *spans* at the same time. So the parts are read again just before and after the new part is
@@ -136,8 +132,7 @@ def tasks(parts: int) -> int:
 
 
 def opener(url: str) -> Opens:
-    """
-    Return a function that opens the archive at *url*.
+    """Return a function that opens the archive at *url*.
 
     Raises:
         WrongArchive: *url* is not an archive.
@@ -147,8 +142,7 @@ def opener(url: str) -> Opens:
 
 
 def _register(spark: SparkSession, archive: Archive, groups: Sequence[Sequence[Span]]) -> str:
-    """
-    Register a data source that reads or writes the parts of *groups*, and return its name.
+    """Register a data source that reads or writes the parts of *groups*, and return its name.
 
     For a read, each group must have exactly one part.
     """
@@ -228,8 +222,7 @@ _DATA = ',"data":'
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """
-    The result of a compaction.
+    """The result of a compaction.
 
     *operations* is the number of operations before the compaction, and *left* the number after it.
     *written* and *removed* are numbers of parts. Both are 0 if nothing had to be done.
@@ -243,8 +236,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """
-    One compaction.
+    """One compaction.
 
     If *changes*, the compaction keeps changes, which have no object. If *dry_run*, it only counts.
     *begin* is called with the name of each phase.
@@ -257,8 +249,7 @@ class Compaction:
     begin: Callable[[str], None]
 
     def run(self, spans: Sequence[Span]) -> Compacted:
-        """
-        Compact *spans*.
+        """Compact *spans*.
 
         *spans* must be closed parts, to which no pages are added any more. All readers and the
         table `history` must have handled their pages.
@@ -344,8 +335,7 @@ def _numbers(spans: Sequence[Span], groups: Sequence[Sequence[Span]]) -> Iterato
 
 
 def flag_entries(entries: DataFrame, *, changes: bool) -> DataFrame:
-    """
-    Return part, page, slot and size of each entry, and `left`, which is True if the entry is kept.
+    """Return part, page, slot and size of each entry, and `left`, True if the entry is kept.
 
     The last entry of each object is kept. If *changes*, changes are kept, too. Erased entries,
     which have no object, are removed, and erasure entries are kept. The parts of *entries* may
@@ -387,8 +377,7 @@ PARTITIONS_MIN = 2  # the least number of partitions: one for each core of a sma
 
 @dataclass(frozen=True, slots=True)
 class CompactionOptions:
-    """
-    The options of a run.
+    """The options of a run.
 
     The run compacts a part up to *page* if the part's last page was committed before *before_ms*.
     None means no limit. *changes* and *dry_run* are those of `Compaction`.
@@ -402,8 +391,7 @@ class CompactionOptions:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """
-    The result of a run.
+    """The result of a run.
 
     *parts* is the number of all parts before the run, and *through* the last page that `history`
     contains. The parts up to page *bound* had *operations* operations, of which *left* remain.
@@ -429,8 +417,7 @@ class Job:
     begin: Callable[[str], None]
 
     def run(self) -> Report:
-        """
-        Compact the archive.
+        """Compact the archive.
 
         Raises:
             LakeError: the subclass says why.

@@ -1,5 +1,4 @@
-"""
-Update the tables or compact the archive on EMR Serverless, on the schedule of a stage.
+"""Update the tables or compact the archive on EMR Serverless, on the schedule of a stage.
 
     python -m tidings.lake.emr --feeds main --archive s3://parts --table s3://lake/tables \\
         --glue tidings_prod --log-table L --state-table S --control-table C
@@ -74,8 +73,7 @@ class Request:
     schemas: Schemas
 
     def follow(self, spark: SparkSession) -> None:
-        """
-        Bring the tables to the end of the feed.
+        """Bring the tables to the end of the feed.
 
         Raises:
             LakeError, SparkError: see `Follower`.
@@ -89,8 +87,7 @@ class Request:
         Follower(tables, self.source, 0, gaps=False, on_batch=print_batch).run(once=True)
 
     def compact(self, spark: SparkSession) -> None:
-        """
-        Compact the archive of the feed.
+        """Compact the archive of the feed.
 
         Raises:
             LakeError, TidingsError: see `Job`.
@@ -111,8 +108,7 @@ class Lake:
     schemas: Schemas
 
     def requests(self) -> list[Request]:
-        """
-        Return the work for each feed that exists now.
+        """Return the work for each feed that exists now.
 
         Raises:
             Unavailable, BotoCoreError, ClientError: DynamoDB does not answer.
@@ -132,8 +128,7 @@ class Lake:
         return self._directory().exists(key)
 
     def drop_tables(self, spark: SparkSession) -> None:
-        """
-        Drop the tables of deleted feeds. Their other data is removed, so no run writes them.
+        """Drop the tables of deleted feeds. Their other data is removed, so no run writes them.
 
         Raises:
             Unavailable, BotoCoreError, ClientError: DynamoDB does not answer.

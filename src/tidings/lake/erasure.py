@@ -1,5 +1,4 @@
-"""
-Erase objects from the tables of a feed.
+"""Erase objects from the tables of a feed.
 
 An erasure entry in the log names the object (`core.erasure.entries`). For each table, one pass for
 all entries of a batch
@@ -83,8 +82,7 @@ def named_by(page: int, slot: int, line: str) -> Named:
 
 @dataclass(frozen=True)
 class TableEraser:
-    """
-    Erases the content *named* from *table*, which is complete up to *through*.
+    """Erases the content *named* from *table*, which is complete up to *through*.
 
     If *named* is empty, it only removes all deleted rows from the files.
     """
@@ -94,8 +92,7 @@ class TableEraser:
     through: Place
 
     def run(self) -> int:
-        """
-        Erase the rows, and return the number of data files that had such rows.
+        """Erase the rows, and return the number of data files that had such rows.
 
         Raises:
             Raced: another run writes the table.
@@ -195,8 +192,7 @@ def _is_at(prefix: str) -> Column:
 
 @dataclass(frozen=True)
 class _Scrub:
-    """
-    The function of a task: it returns the rows that change, with `EVENT`.
+    """The function of a task: it returns the rows that change, with `EVENT`.
 
     *scrubbers* are those of the erased objects, by key, and *other* is that of all other objects. A
     row of an erased object stays in `history`, and is removed from other tables.

@@ -1,5 +1,4 @@
-"""
-The tables of a feed, and how a batch of its log is written to all of them.
+"""The tables of a feed, and how a batch of its log is written to all of them.
 
 The place of a table is the cursor up to which the table contains the log. The operations of a batch
 are written to `history` first. If a run crashed between two commits, the next run brings the other
@@ -96,8 +95,7 @@ class TypeTable:
         return [column for column, _ in self._known_columns()]
 
     def declare(self) -> None:
-        """
-        Add declared columns that the table does not have, and rename columns that Iceberg rejects.
+        """Add declared columns that the table lacks, and rename columns that Iceberg rejects.
 
         Raises:
             BadColumns: the table has a different column with the name of a declared column.
@@ -108,8 +106,7 @@ class TypeTable:
         self._add(columns.missing_columns(self.columns(), self.wanted.columns))
 
     def rows(self, changes: DataFrame) -> DataFrame:
-        """
-        Convert *changes*, operations of the type, to rows with the table's columns and `EVENT`.
+        """Convert *changes*, operations of the type, to rows with the table's columns and `EVENT`.
 
         The column `data` has all data of an object if a value does not fit its column, or if a key
         has no column. Otherwise the column is null.
@@ -182,8 +179,7 @@ def _by_number(
 
 
 def _keys_are(document: Column, keys: Iterable[str]) -> Column:
-    """
-    Return a column that is true if the JSON *document* has only *keys*, each at most once.
+    """Return a column that is true if the JSON *document* has only *keys*, each at most once.
 
     The column is null if the document is not a JSON object.
     """
@@ -194,8 +190,7 @@ def _keys_are(document: Column, keys: Iterable[str]) -> Column:
 
 
 def _check(kind: str) -> Callable[[Column, Column], Column] | None:
-    """
-    Return a function that compares a value in JSON with the value of its column.
+    """Return a function that compares a value in JSON with the value of its column.
 
     The column has the type *kind*. The function takes the JSON text and the column's value, and
     returns true if the column's value represents the text completely. If a column of type *kind*
@@ -239,8 +234,7 @@ def _is_exact(text: Column, value: Column) -> Column:
 
 
 def _fractions(document: Column) -> Column:
-    """
-    Return the numbers in a JSON document that have a fraction or an exponent, as they are written.
+    """Return the numbers in a JSON document that have a fraction or an exponent, as written.
 
     Spark's parser rounds such numbers to doubles, even within a value that it returns as text. So
     they are extracted from the document without this parser.
@@ -262,8 +256,7 @@ def _digits(number: Column) -> Column:
 
 
 def _finite(kind: str, value: Column) -> Column:
-    """
-    Return *value* of a column of type *kind*, but null for a value that readers cannot represent.
+    """Return *value* of a column of type *kind*, null if readers cannot represent it.
 
     These are numbers too large for a double, and times outside the years 1 to 9999.
     """
@@ -283,8 +276,7 @@ def _finite(kind: str, value: Column) -> Column:
 
 @dataclass
 class FeedTables:
-    """
-    The tables of one feed.
+    """The tables of one feed.
 
     *schemas* has the schema of each type that has a table. *begin* is called with the name of each
     table or phase before work on it begins. After `catch_up`, *place* is the common place of all
@@ -315,8 +307,7 @@ class FeedTables:
         yield from (each.table for each in self.types.values())
 
     def create(self) -> None:
-        """
-        Create missing tables and columns.
+        """Create missing tables and columns.
 
         Raises:
             BadColumns: a table has a different column with the name of a declared column.
@@ -329,8 +320,7 @@ class FeedTables:
                 each.declare()
 
     def catch_up(self) -> bool:
-        """
-        Bring every table to the place of `history`; return True if `history` has a place.
+        """Bring every table to the place of `history`; return True if `history` has a place.
 
         Then erase the objects of erasure entries that are not done.
         """
@@ -350,8 +340,7 @@ class FeedTables:
         return True
 
     def begin_with(self, state: DataFrame, place: Place) -> None:
-        """
-        Replace the rows of `latest` and of the tables of types with *state*, as of *place*.
+        """Replace the rows of `latest` and of the tables of types with *state*, as of *place*.
 
         `history` keeps its rows and only gets the new place. The new place is committed last, so
         that the next run repeats the replacement after a crash.
@@ -365,8 +354,7 @@ class FeedTables:
         self.place = place
 
     def take(self, batch: DataFrame, through: Place, erasures: int = 0) -> dict[str, int]:
-        """
-        Write the operations of *batch*, which ends at *through*, to all tables.
+        """Write the operations of *batch*, which ends at *through*, to all tables.
 
         Skip operations that the tables already contain. *erasures* is the page of the first erasure
         entry in the batch, or 0; the objects are then erased from the tables. Return, for each type
@@ -393,8 +381,7 @@ class FeedTables:
         return left
 
     def _erase(self, through: Place) -> None:
-        """
-        Erase the objects of the erasure entries that are not done from all tables of the feed.
+        """Erase the objects of the erasure entries that are not done from all tables of the feed.
 
         The tables are at *through*.
 
@@ -446,9 +433,7 @@ class FeedTables:
             del self.types[name]
 
     def _came(self, changes: DataFrame) -> list[str]:
-        """
-        Return the types in *changes* that have a table. The tables of other types keep their place.
-        """
+        """Return types in *changes* with a table. Tables of other types keep their place."""
         if not self.types:
             return []
         of_types = changes.where(F.col("type").isin(*self.types))
@@ -485,8 +470,7 @@ class FeedTables:
         return left
 
     def maintain(self) -> None:
-        """
-        Compact the small files and expire the old snapshots of all tables, if necessary.
+        """Compact the small files and expire the old snapshots of all tables, if necessary.
 
         Do nothing if an erasure is not done, because a snapshot of `history` records that.
         """
@@ -514,8 +498,7 @@ class FeedTables:
         return found
 
     def _commit(self, table: Table, work: Callable[[], None]) -> None:
-        """
-        Run *work*, which commits to *table*.
+        """Run *work*, which commits to *table*.
 
         Raises:
             Raced: another run has changed the table.

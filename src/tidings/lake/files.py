@@ -1,5 +1,4 @@
-"""
-Remove old rows from the files of a table.
+"""Remove old rows from the files of a table.
 
 A table marks a removed row as deleted, and the row stays in its data file. The functions of this
 module rewrite such files, and then everything in the table's metadata that describes them. Each
@@ -24,8 +23,7 @@ _AHEAD_MS = 60_000  # more than the clocks of two writers of a table differ
 
 
 def rewrite_files(table: Table, files: Sequence[str], properties: Mapping[str, str]) -> None:
-    """
-    Rewrite the data files *files* without their deleted rows.
+    """Rewrite the data files *files* without their deleted rows.
 
     A file in which all rows are deleted stays. The commit has *properties*.
 
@@ -39,8 +37,7 @@ def rewrite_files(table: Table, files: Sequence[str], properties: Mapping[str, s
 
 
 def remove_empty_files(table: Table, files: Sequence[str], properties: Mapping[str, str]) -> None:
-    """
-    Remove those of the data files *files* that the table still has; all their rows are deleted.
+    """Remove those of the data files *files* that the table still has; all their rows are deleted.
 
     Raises:
         BadTable: a file has a row that is not deleted.
@@ -69,8 +66,7 @@ def rewrite_deletes(table: Table) -> None:
 
 
 def rewrite_manifests(table: Table, properties: Mapping[str, str]) -> None:
-    """
-    Rewrite the manifests that list data files which the table no longer has.
+    """Rewrite the manifests that list data files which the table no longer has.
 
     They have the smallest and the largest value of each column of these files. Also if there are no
     such manifests, the current snapshot has *properties* afterwards.

@@ -1,5 +1,4 @@
-"""
-Keep the tables of a feed up to date, by writing one batch of the log at a time to all of them.
+"""Keep the tables of a feed up to date, by writing one batch of the log at a time to all of them.
 
 A run starts at the place of the tables, which is the cursor up to which they contain the log. The
 checkpoint of the run's streaming query is in a temporary folder of the driver. The checkpoint is
@@ -38,8 +37,7 @@ MAINTAIN_BATCHES = 30  # batches between two maintenances: half an hour at one b
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """
-    A batch that was written to the tables.
+    """A batch that was written to the tables.
 
     *number* is the index of the batch in the run, and *operations* the number of its operations.
     *through* is the cursor up to which the tables are complete, and *page* the page of this cursor.
@@ -73,8 +71,7 @@ class Source:
 
 @dataclass
 class Follower:
-    """
-    The loop that follows a feed.
+    """The loop that follows a feed.
 
     *every_s* is the interval between batches. If *gaps*, rows of the state replace pages that the
     log no longer has, and compacted parts of the archive are accepted. *on_batch* is called with
@@ -97,8 +94,7 @@ class Follower:
         self._stopping.set()
 
     def run(self, *, once: bool = False, for_s: float | None = None) -> Place:
-        """
-        Follow the feed until `stop` is called.
+        """Follow the feed until `stop` is called.
 
         If *once*, end when the tables reach the end that the feed has at the start. Otherwise end
         after *for_s* seconds, unless *for_s* is None.
@@ -187,8 +183,7 @@ class Follower:
                 query.stop()
 
     def _wait(self, query: StreamingQuery, going: Callable[[], bool]) -> None:
-        """
-        Wait until the run ends.
+        """Wait until the run ends.
 
         Raises:
             LakeError: the error that `_take` raised.

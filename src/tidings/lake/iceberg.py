@@ -1,5 +1,4 @@
-"""
-Download Apache Iceberg for Spark once from Maven Central.
+"""Download Apache Iceberg for Spark once from Maven Central.
 
 The jars are stored in the user's cache folder, which all checkouts share. The deployment of a stage
 uploads the same jars for the job of the stage, so that the job runs the tested version.
@@ -52,8 +51,7 @@ AWS = Jar(
 
 
 def jar(wanted: Jar = RUNTIME, cache: Path = _CACHE, repository: str = CENTRAL) -> Path:
-    """
-    Return the jar; download it if it is missing, and check its hash each time.
+    """Return the jar; download it if it is missing, and check its hash each time.
 
     Raises:
         NoIceberg: the file is neither in the cache nor available, or has another hash.

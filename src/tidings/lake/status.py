@@ -1,5 +1,4 @@
-"""
-Measure the lag of a feed's tables and the progress of its readers without Spark; query the tables.
+"""Measure the lag of a feed's tables and its readers' progress without Spark; query the tables.
 
 The HTTP client is imported on first use, because the job of a stage has no HTTP client.
 """
@@ -37,8 +36,7 @@ COUNTED_MAX = 100_000  # counting stops at this number of operations, after a fe
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """
-    The numbers of *pages* and *operations* of the log that are not in a table.
+    """The numbers of *pages* and *operations* of the log that are not in a table.
 
     *seconds* is the time since the first of these operations was committed. If *more*, the table
     lacks at least *operations* operations, because counting stopped there.
@@ -109,8 +107,7 @@ def lag(backend: Backend, place: Place, end: Place, now_ms: int) -> Lag:
 
 
 def bound_over_http(url: str, feed: str, password: str) -> int:
-    """
-    Return the last page that all readers have handled, read over the HTTP API.
+    """Return the last page that all readers have handled, read over the HTTP API.
 
     Raises:
         ClientError: the feed does not respond, or rejects the request.
@@ -131,8 +128,7 @@ def bound_over_http(url: str, feed: str, password: str) -> int:
 
 
 def bound_in_tables(place: feeds.Place) -> int:
-    """
-    Return the last page that all readers have handled, read from the DynamoDB tables.
+    """Return the last page that all readers have handled, read from the DynamoDB tables.
 
     Raises:
         Unavailable, BotoCoreError, ClientError: DynamoDB does not respond, or rejects the request.
@@ -156,8 +152,7 @@ def size_of(warehouse: Warehouse) -> int:
 
 
 def run_query(spark: SparkSession, warehouse: Warehouse, feed: str, sql: str) -> DataFrame:
-    """
-    Run *sql* on the views `history` and `latest`, and on a view for each type with a table.
+    """Run *sql* on the views `history` and `latest`, and on a view for each type with a table.
 
     The view of a type has the name of the type. But if a type is named `history` or `latest`, its
     view is called `type_history` or `type_latest`.

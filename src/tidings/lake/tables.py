@@ -1,5 +1,4 @@
-"""
-A table of a feed, its commits, and its maintenance.
+"""A table of a feed, its commits, and its maintenance.
 
 The place of a table is the cursor up to which the table contains the log. Each commit stores the
 place in its snapshot, as `tidings.through`. A commit writes the rows and the place, or nothing.
@@ -66,8 +65,7 @@ _NEWER = "(s.page > coalesce(t.page, 0) OR (s.page = t.page AND s.slot > t.slot)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """
-    The layout of a table.
+    """The layout of a table.
 
     *columns* and *partitions* are SQL. *identifiers* are the columns that identify a row, and
     *order* are the columns by which rows are sorted.
@@ -147,8 +145,7 @@ class Table:
         return self.session.table(self.name)
 
     def through(self) -> Place | None:
-        """
-        Return the place up to which the table is complete; None if nothing was committed.
+        """Return the place up to which the table is complete; None if nothing was committed.
 
         No place is stored if an earlier release wrote the table, or if all snapshots with a place
         have expired. In these cases, return the place of the last row.
@@ -178,8 +175,7 @@ class Table:
     def append(
         self, rows: DataFrame, after: Place, through: Place, snapshot: int, erasures: int = 0
     ) -> None:
-        """
-        Append *rows*, the operations in pages after *after*.
+        """Append *rows*, the operations in pages after *after*.
 
         Then the table is complete up to *through*.
         *snapshot* is the last known snapshot of the table, or 0. *erasures* is the page of the
@@ -206,8 +202,7 @@ class Table:
             writer.overwrite(F.lit(True))
 
     def merge(self, rows: DataFrame, through: Place) -> None:
-        """
-        Merge *rows*, one row per object, in place of the earlier rows of the same objects.
+        """Merge *rows*, one row per object, in place of the earlier rows of the same objects.
 
         If the column `EVENT` of a row says that the object was deleted, the table of a type loses
         the object's row. `latest` keeps a row for a deleted object.
@@ -227,8 +222,7 @@ class Table:
         )
 
     def change(self, rows: DataFrame, through: Place) -> None:
-        """
-        Replace the rows with the same identifiers by *rows*, at the same position.
+        """Replace the rows with the same identifiers by *rows*, at the same position.
 
         If the column `EVENT` of a row says that the object was deleted, remove the row instead.
 
@@ -252,8 +246,7 @@ class Table:
     def committing(
         self, properties: Mapping[str, str], session: SparkSession | None = None
     ) -> Iterator[None]:
-        """
-        Store *properties* in every commit of *session* within this context.
+        """Store *properties* in every commit of *session* within this context.
 
         The default is the session of the table. The rows of a streaming query have another session.
 
@@ -275,8 +268,7 @@ class Table:
 
 
 def _is_after(place: Place) -> Column:
-    """
-    Return a filter for the rows of pages after the page of *place*.
+    """Return a filter for the rows of pages after the page of *place*.
 
     The filter also compares the time, so that Iceberg can skip files with earlier rows.
     """

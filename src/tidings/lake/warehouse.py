@@ -1,5 +1,4 @@
-"""
-Locate the tables, configure a session of Spark for them, and read their metadata.
+"""Locate the tables, configure a session of Spark for them, and read their metadata.
 
 The metadata are read without Spark, by Iceberg's specification. For a stage, Glue has the names of
 the tables and the locations of their metadata. In a folder, the metadata files of a table are
@@ -57,8 +56,7 @@ class TypesFailed(LakeError):
 
 
 class Stopped(LakeError):
-    """
-    A guard stopped the run: a check found that the run would do harm.
+    """A guard stopped the run: a check found that the run would do harm.
 
     Only the work that was reported is done.
     """
@@ -116,8 +114,7 @@ class Warehouse:
 
 
 def in_folder(url: str) -> Warehouse:
-    """
-    Return the warehouse in a folder on this machine, given as a path or `file:///FOLDER`.
+    """Return the warehouse in a folder on this machine, given as a path or `file:///FOLDER`.
 
     Raises:
         BadTable: *url* is not a folder on this machine. Commits to a folder on S3 need a lock.
@@ -132,8 +129,7 @@ def in_folder(url: str) -> Warehouse:
 
 
 def in_glue(url: str, database: str) -> Warehouse:
-    """
-    Return the warehouse of tables with files on S3, which the *database* in Glue lists.
+    """Return the warehouse of tables with files on S3, which the *database* in Glue lists.
 
     Raises:
         BadTable: *url* is not on S3, or *database* is not a valid name.
@@ -152,8 +148,7 @@ def of_stage(stage: str) -> Warehouse:
 
 
 def table_name(feed: str, kind: str) -> str:
-    """
-    Return the name of a table of *feed*. The name is unique and must never change.
+    """Return the name of a table of *feed*. The name is unique and must never change.
 
     *kind* is the kind of the table: `HISTORY`, `LATEST`, or the result of `type_kind`.
 
@@ -163,8 +158,7 @@ def table_name(feed: str, kind: str) -> str:
 
 
 def type_kind(type: str) -> str:
-    """
-    Return the kind of the table with the objects of *type*.
+    """Return the kind of the table with the objects of *type*.
 
     Names of tables are unambiguous: in `FEED_type_TYPE`, the text `_type_` cannot be part of the
     encoded feed, because an encoded character is `_` with two hex digits.
@@ -210,8 +204,7 @@ _SUMMARY = {
 
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
-    """
-    The metadata of a table.
+    """The metadata of a table.
 
     *snapshot* is the id of the current snapshot, or 0. *through* is the cursor of the last snapshot
     that stores a cursor, or "" if no kept snapshot stores one. *records*, *files* (with data or
@@ -252,8 +245,7 @@ def table_names(warehouse: Warehouse) -> list[str]:
 
 
 def metadata_file(warehouse: Warehouse, table: str) -> Path:
-    """
-    Return the file of the current metadata of a table in a folder.
+    """Return the file of the current metadata of a table in a folder.
 
     Raises:
         FileNotFoundError: the table does not exist.

@@ -13,8 +13,7 @@ _S3, _FILE = "s3://", "file://"
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """
-    A dataset. *columns* has the name and the type of each column.
+    """A dataset. *columns* has the name and the type of each column.
 
     If the dataset is an Iceberg table, *table* is its namespace and name in the catalog.
     """
@@ -31,8 +30,7 @@ def of_feed(url: str, feed: str) -> Dataset:
 
 
 def of_files(address: str) -> Dataset:
-    """
-    Return the dataset of a file or folder on this machine, or of `s3://BUCKET/KEY`.
+    """Return the dataset of a file or folder on this machine, or of `s3://BUCKET/KEY`.
 
     If *address* is a pattern, return the dataset of the folder that contains all matching files.
     """
@@ -44,8 +42,7 @@ def of_files(address: str) -> Dataset:
 
 
 def server(url: str, scheme: str = "", port: int | None = None) -> str:
-    """
-    Return the scheme, host and port of *url*.
+    """Return the scheme, host and port of *url*.
 
     *scheme*, if given, replaces the scheme of *url*. *port* is used if *url* has no port.
     """

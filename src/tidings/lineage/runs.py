@@ -1,5 +1,4 @@
-"""
-Report the runs of a job as OpenLineage events.
+"""Report the runs of a job as OpenLineage events.
 
 A separate thread sends the events, so that a failing receiver does not stop the work. OpenLineage's
 own client creates and sends them. The thread imports this client, because the import takes some
@@ -51,8 +50,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """
-    A job, which runs repeatedly. *kind* is SYNC, TABLES or PIPELINE.
+    """A job, which runs repeatedly. *kind* is SYNC, TABLES or PIPELINE.
 
     If *streams*, a run has no planned end.
     """
@@ -158,8 +156,7 @@ def report_run(
     writes: Sequence[Dataset] = (),
     secrets: Sequence[str] = (),
 ) -> Iterator[Run]:
-    """
-    Report a run of *job*, from the start to the end of this context.
+    """Report a run of *job*, from the start to the end of this context.
 
     An exception ends the run as failed, and Ctrl-C ends it as aborted.
     """
@@ -198,8 +195,7 @@ Send = Callable[[Event], None]
 
 @contextmanager
 def sending() -> Iterator[Send]:
-    """
-    Yield a function that queues an event for sending and returns at once.
+    """Yield a function that queues an event for sending and returns at once.
 
     At the end of the context, wait up to `END_S` until all events are sent.
     """
@@ -269,8 +265,7 @@ DEFAULT_NAMESPACE = "default"
 
 
 class Emitter:
-    """
-    OpenLineage's client, configured by its own environment variables and files.
+    """OpenLineage's client, configured by its own environment variables and files.
 
     Raises:
         Exception: any error of the client, if its configuration is wrong.
@@ -285,8 +280,7 @@ class Emitter:
         self._client = OpenLineageClient()
 
     def emit(self, event: Event) -> None:
-        """
-        Send *event*.
+        """Send *event*.
 
         Raises:
             Exception: any error of the transport.

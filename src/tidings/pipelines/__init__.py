@@ -1,5 +1,4 @@
-"""
-Pipelines, which copy a feed into stores, and can transform each message with functions.
+"""Pipelines, which copy a feed into stores, and can transform each message with functions.
 
 Each name is imported on first use, so that the dependencies of unused stores are not required.
 """

@@ -56,8 +56,7 @@ class _Failure(NamedTuple):
 
 
 class _Store(EntryStore):
-    """
-    The common part of the AWS sinks.
+    """The common part of the AWS sinks.
 
     A *call* is one request to the service with several entries; the response lists the entries that
     failed. A service may process the entries of a call in any order. So that the entries of an
@@ -123,8 +122,7 @@ class _Store(EntryStore):
 
 
 class _Messages(_Store):
-    """
-    The common part of the sinks for SQS and SNS, which have similar APIs.
+    """The common part of the sinks for SQS and SNS, which have similar APIs.
 
     A queue or topic with the suffix `.fifo` keeps the order and drops repeated messages.
     """
@@ -155,8 +153,7 @@ class _Messages(_Store):
 
 
 class Sqs(_Messages):
-    """
-    A sink that sends each message to the queue at the URL *target*.
+    """A sink that sends each message to the queue at the URL *target*.
 
     In a FIFO queue (`.fifo`) the messages of an object keep their order, and a message that is
     repeated within five minutes is dropped. A standard queue does neither. *envelope* is `tidings`,
@@ -181,8 +178,7 @@ class Sqs(_Messages):
 
 
 class Sns(_Messages):
-    """
-    A sink that publishes each message to the topic with the ARN *target*.
+    """A sink that publishes each message to the topic with the ARN *target*.
 
     A FIFO topic behaves like a FIFO queue. *envelope* and *feed* are those of `Sqs`. *client* is a
     boto3 client for SNS.
@@ -206,8 +202,7 @@ class Sns(_Messages):
 
 
 class _Aligned(_Store):
-    """
-    The common part of the sinks for EventBridge and Kinesis.
+    """The common part of the sinks for EventBridge and Kinesis.
 
     These services return one result for each entry of a call.
     """
@@ -225,8 +220,7 @@ class _Aligned(_Store):
 
 
 class EventBridge(_Aligned):
-    """
-    A sink that puts each message on the event bus *target*.
+    """A sink that puts each message on the event bus *target*.
 
     The event's `Source` is `tidings.feed`, and its `DetailType` is the op of the message. Rules
     receive events in any order, and sometimes twice. *envelope* and *feed* are those of `Sqs`.
@@ -247,8 +241,7 @@ class EventBridge(_Aligned):
 
 
 class EventBus:
-    """
-    The event bus *name*, to which the events about a pipeline are sent.
+    """The event bus *name*, to which the events about a pipeline are sent.
 
     The `DetailType` is the kind of the event. A failed request is only logged, because a pipeline
     must not wait for the receivers of its events.
@@ -275,8 +268,7 @@ class EventBus:
 
 
 class Kinesis(_Aligned):
-    """
-    A sink that puts each message into the data stream *target*.
+    """A sink that puts each message into the data stream *target*.
 
     The partition key names the object, so the records of an object keep their order. A message that
     is written again appears twice, with the same `id`. *envelope* and *feed* are those of `Sqs`.
@@ -297,8 +289,7 @@ class Kinesis(_Aligned):
 
 
 class OnS3:
-    """
-    Files below an S3 prefix. Implements `Parts`.
+    """Files below an S3 prefix. Implements `Parts`.
 
     Raises:
         WrongPipeline: *address* is not `s3://BUCKET/PREFIX`.
@@ -313,8 +304,7 @@ class OnS3:
         self._client: Any = None
 
     def open(self, *, create: bool = True) -> int:
-        """
-        Return the number of the last file, which is found by binary search.
+        """Return the number of the last file, which is found by binary search.
 
         A listing would return all files, 1,000 at a time, beginning with the first.
         """
@@ -340,8 +330,7 @@ class OnS3:
         return io.BytesIO(answer["Body"].read())
 
     def put(self, number: int, body: bytes) -> None:
-        """
-        Write the file with this number.
+        """Write the file with this number.
 
         Raises:
             Overtaken: a file with this number exists. This worker may itself have written that
@@ -383,8 +372,7 @@ def target_of(target: str, service: str) -> Dataset:
 
 
 def checked_target(target: str, rule: str, pattern: re.Pattern[str]) -> str:
-    """
-    Return *target* if it matches *pattern*.
+    """Return *target* if it matches *pattern*.
 
     Raises:
         WrongPipeline: *target* does not match. The message begins with *rule*.
@@ -444,8 +432,7 @@ Received = dict[str, Any]
 
 
 class SqsQueue:
-    """
-    A source that reads the messages of the queue at *url*.
+    """A source that reads the messages of the queue at *url*.
 
     Each message is deleted from the queue when the feed has it. A message that is delivered again
     is recognized by its message id, and skipped. A message that cannot be read ends the reader. If
@@ -486,8 +473,7 @@ class SqsQueue:
         self._client = self._given or connect("sqs")
 
     def read(self) -> Iterator[Batch]:
-        """
-        Yield batches of operations, and an empty one if nothing is new.
+        """Yield batches of operations, and an empty one if nothing is new.
 
         Raises:
             WrongPipeline: a message cannot be read. The other messages of its batch were read,
@@ -515,8 +501,7 @@ class SqsQueue:
             self._held = []
 
     def close(self) -> None:
-        """
-        Make the messages visible again that were received and not deleted.
+        """Make the messages visible again that were received and not deleted.
 
         If this request fails, the messages become visible after `HIDDEN_S`.
         """
@@ -548,9 +533,7 @@ class SqsQueue:
         return list(received.values())
 
     def _request(self, wait_s: int) -> dict[str, Received]:
-        """
-        Return the messages of one request by id. Keep the later receipt if a message occurs twice.
-        """
+        """Return the messages of one request by id. Of a message twice, keep the later receipt."""
         answer = self._client.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=_CALL,
@@ -563,8 +546,7 @@ class SqsQueue:
     def _read(
         self, received: Sequence[Received]
     ) -> tuple[list[tuple[Received, list[dict[str, Any]]]], WrongPipeline | None]:
-        """
-        Return the readable messages with their operations, and the first error.
+        """Return the readable messages with their operations, and the first error.
 
         Skip a readable message only if it follows an unreadable message in the same group.
         SQS counts each delivery of a skipped message. If more messages were skipped, the redrive

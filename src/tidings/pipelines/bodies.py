@@ -29,8 +29,7 @@ Made = TypeVar("Made")
 def until_refused(
     messages: Sequence[Message], make: Callable[[int, Message], Made]
 ) -> tuple[list[Made], Unwritten | None]:
-    """
-    Call *make* with each index and message, until it fails.
+    """Call *make* with each index and message, until it fails.
 
     Return the results before the first failure, and the failure.
     """
@@ -50,8 +49,7 @@ def write_parts(
     put: Callable[[Sequence[Message], int], None],
     empty: Callable[[], None],
 ) -> None:
-    """
-    Call *empty* for each reset, and *put* with the messages before, between and after them.
+    """Call *empty* for each reset, and *put* with the messages before, between and after them.
 
     *put* also receives the index of the first of its messages, of which there may be none.
     """
@@ -66,8 +64,7 @@ def write_parts(
 
 @contextmanager
 def blame_message(messages: Sequence[Message]) -> Iterator[None]:
-    """
-    Raise `Unwritten` for the message if a batch of one message fails with an error of a message.
+    """Raise `Unwritten` for the message if a batch of one message fails with an error of a message.
 
     Stores that do not learn which message of a batch caused an error use this function. A client
     raises `TypeError` or `ValueError` for a value that it cannot encode.
@@ -85,8 +82,7 @@ def blame_message(messages: Sequence[Message]) -> Iterator[None]:
 
 
 def encoder(envelope: str, feed: str) -> Encode:
-    """
-    Return a function that encodes a message in *envelope*.
+    """Return a function that encodes a message in *envelope*.
 
     `tidings` is the format of the lines of `Ndjson`. `cloudevents` and `debezium` are the formats
     of the feed's own streams, and contain the name *feed*.
@@ -118,8 +114,7 @@ def object_of(message: Message) -> str:
 
 
 def identity_of(message: Message, consumer: str) -> str:
-    """
-    Return an id of a message that is unique, and the same for each delivery to *consumer*.
+    """Return an id of a message that is unique, and the same for each delivery to *consumer*.
 
     The id of the event is not sufficient, because all objects that are sent as part of one copy
     have the same event id, and because two feeds may use the same event ids.
@@ -129,8 +124,7 @@ def identity_of(message: Message, consumer: str) -> str:
 
 
 def version_of(event_id: str) -> int:
-    """
-    Return the position of an event in the log as one number.
+    """Return the position of an event in the log as one number.
 
     For an object that was sent as part of a copy, return the end of the last page that the copy
     includes. So all later events have a higher number.
@@ -143,8 +137,7 @@ def version_of(event_id: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """
-    The message at *index* of its batch, encoded.
+    """The message at *index* of its batch, encoded.
 
     *object* identifies the object of the message (`object_of`). *identity* is the same for each
     delivery of the message (`identity_of`). *place* is the id of the message's event, and *body*
@@ -160,8 +153,7 @@ class Entry:
     body: bytes
 
     def headers(self) -> dict[str, str]:
-        """
-        Return the headers by which a receiver can order the messages of an object.
+        """Return the headers by which a receiver can order the messages of an object.
 
         The latest message has the highest `tidings-sequence`.
         """
@@ -181,8 +173,7 @@ class PatientStore:
 
 
 class EntryStore(PatientStore):
-    """
-    A sink that encodes messages as entries. A subclass sends the entries.
+    """A sink that encodes messages as entries. A subclass sends the entries.
 
     A `reset` is not sent. The order of messages of different objects is not guaranteed. So messages
     after the `reset` could arrive before the `reset`. A receiver that empties its store on a
@@ -194,8 +185,7 @@ class EntryStore(PatientStore):
         self._consumer = ""
 
     def write(self, messages: list[Message], fence: int) -> None:
-        """
-        Write the messages, up to but not including the first one that cannot be encoded.
+        """Write the messages, up to but not including the first one that cannot be encoded.
 
         Raises:
             Unwritten: a message cannot be encoded, or the store rejected it.

@@ -49,8 +49,7 @@ class _Named(click.Choice[str]):
 
 @click.group(epilog=EXIT_CODES)
 def pipeline() -> None:
-    """
-    Copy a feed into stores and keep the stores up to date; functions may transform the messages.
+    """Copy a feed into stores and keep the stores up to date; functions may transform the messages.
 
     \b
     Examples:
@@ -86,8 +85,7 @@ def init(
     force: bool,
     as_json: bool,
 ) -> None:
-    """
-    Write a file with a pipeline that saves to each of SINKS.
+    """Write a file with a pipeline that saves to each of SINKS.
 
     \b
     Examples:
@@ -102,8 +100,7 @@ def init(
 
 
 def _consents(file: Path) -> bool:
-    """
-    Return True if the user agrees to overwrite the file.
+    """Return True if the user agrees to overwrite the file.
 
     If stdin is not a terminal, return False without asking.
     """
@@ -115,8 +112,7 @@ def _consents(file: Path) -> bool:
 @json_option
 @click.pass_context
 def test(ctx: click.Context, /, file: Path, as_json: bool) -> None:
-    """
-    Check FILE and show its pipeline, without copying data.
+    """Check FILE and show its pipeline, without copying data.
 
     Connect to each table or collection that the pipeline reads, check that it can be read, and
     print the grants that the database user needs. Print whether each store may use its target, and
@@ -144,8 +140,7 @@ def test(ctx: click.Context, /, file: Path, as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """
-    The result of the check of a source, or of the target of a store.
+    """The result of the check of a source, or of the target of a store.
 
     *problems* are the reasons why it cannot be used, and *verdict* is the result otherwise.
     *grants* are what the user of the database needs. If the server cannot be reached, *unchecked*
@@ -214,8 +209,7 @@ def _check(name: str, consumer: str, reader: Reader) -> Check | None:
 @click.argument("name", required=False, type=_Named(SOURCES | SINKS, SOURCE_NAMES | SINK_NAMES))
 @json_option
 def about(name: str | None, as_json: bool) -> None:
-    """
-    List the sources and stores, or show an example of one.
+    """List the sources and stores, or show an example of one.
 
     \b
     Examples:
@@ -294,8 +288,7 @@ def run(
     adopted: dict[str, int],
     fail_fast: bool,
 ) -> None:
-    """
-    Run FILE until Ctrl-C or SIGTERM.
+    """Run FILE until Ctrl-C or SIGTERM.
 
     The feed keeps the position of each store, as a consumer named PIPELINE.STORE, which
     `tidings consumers list` shows. If the command is killed, the next run resumes at these

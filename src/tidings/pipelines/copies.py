@@ -21,8 +21,7 @@ class CopyDiffers(WrongPipeline):
 
 
 class CopyCount:
-    """
-    The objects that a copy wrote, since its `reset`.
+    """The objects that a copy wrote, since its `reset`.
 
     The number is unknown if another worker wrote a part of the copy, if it contained a deletion or
     if a message of the log was among it, such as a parked message that was sent again.
@@ -52,8 +51,7 @@ class CopyCount:
                 self._hashes[found % _SHARDS].append(found)
 
     def check(self, store: str, consumer: str, count: Callable[[], int | None]) -> None:
-        """
-        Compare the number of objects with that of *store*, if both are known.
+        """Compare the number of objects with that of *store*, if both are known.
 
         Raises:
             CopyDiffers: the numbers differ.

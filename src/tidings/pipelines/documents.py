@@ -32,8 +32,7 @@ _IN_JSON = (str, int, bool, type(None))
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """
-    A converter of documents to operations.
+    """A converter of documents to operations.
 
     A document is an object of *type*, with the field *key* as its id. If *type* is empty, the
     document already is an operation.
@@ -43,8 +42,7 @@ class Documents:
     key: str
 
     def operation(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """
-        Return the operation that inserts *document*.
+        """Return the operation that inserts *document*.
 
         Raises:
             WrongPipeline: the document does not have the field *key*.
@@ -58,8 +56,7 @@ class Documents:
 
 
 class Keyed(RowRules):
-    """
-    A converter of rows of *table* to operations on objects of *type* (default: the table's name).
+    """A converter of rows of *table* to operations on objects of *type* (default: its name).
 
     *key* names the columns that form an object's id (`join_key`). If *key* is empty, the attribute
     `keys` is set later, from the primary key. *max_deletes* is the number of deletions that are
@@ -103,8 +100,7 @@ class Keyed(RowRules):
         self._copied = known(self.type)
 
     def copy(self, rows: Iterable[Row]) -> list[dict[str, Any]]:
-        """
-        Return the operations of *rows* of a copy.
+        """Return the operations of *rows* of a copy.
 
         A row is an insert if the feed had no object of it when the copy began, and otherwise an
         update. An object of this reader with the same data gets no operation.
@@ -122,8 +118,7 @@ class Keyed(RowRules):
         self._copied = {}
 
     def problems_of_size(self, name: str, rows: Callable[[], Iterable[Row]]) -> list[str]:
-        """
-        Return the problem of rows for which the reader *name* would stop; warn of other rows.
+        """Return the problem of rows for which the reader *name* would stop; warn of other rows.
 
         *rows* reads the largest rows.
         """
@@ -149,8 +144,7 @@ class Keyed(RowRules):
         *,
         is_logged: bool = False,
     ) -> Iterator[Batch]:
-        """
-        Yield deletions of the objects of this reader in the feed that no longer have a row.
+        """Yield deletions of the objects of this reader in the feed that no longer have a row.
 
         *pages* reads the keys of all rows. A row that is inserted during this call may be missed,
         and its object deleted. So the caller must afterwards read the database's log from a
@@ -180,8 +174,7 @@ def digest(data: Any) -> int:
 
 
 def join_key(values: Sequence[Any]) -> str:
-    """
-    Return the id of an object with the *values* of its key. Different keys give different ids.
+    """Return the id of an object with the *values* of its key. Different keys give different ids.
 
     Several values are joined by `/`. Within these values, `%` and `/` become `%25` and `%2F`.
     """
@@ -192,8 +185,7 @@ def join_key(values: Sequence[Any]) -> str:
 
 
 def split_key(id: str, count: int) -> list[str] | None:
-    """
-    Return the *count* values, as text, that `join_key` joined to *id*.
+    """Return the *count* values, as text, that `join_key` joined to *id*.
 
     Return None if `join_key` cannot have made *id*.
     """
@@ -209,8 +201,7 @@ def _text(value: Any) -> str:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """
-    Return the value of the JSON *text*.
+    """Return the value of the JSON *text*.
 
     Numbers keep their digits. A number that is too large for a feed is returned as text.
     """
@@ -218,9 +209,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def to_text(value: Any, *, separators: tuple[str, str] = (",", ":"), **options: Any) -> str:
-    """
-    Return *value* as JSON, with all digits of its numbers; *options* are those of a `JSONEncoder`.
-    """
+    """Return *value* as JSON, with all digits of its numbers; *options* are a `JSONEncoder`'s."""
     return spell_numbers(value, json.JSONEncoder(separators=separators, **options))
 
 
@@ -230,8 +219,7 @@ def _number(text: str) -> float | str:
 
 
 def plain(value: Any) -> Any:
-    """
-    Convert *value* to JSON, with times in ISO 8601, durations in seconds, and bytes in base64.
+    """Convert *value* to JSON, with times in ISO 8601, durations in seconds, and bytes in base64.
 
     Values of types that JSON does not have, including decimals, become text.
     """
@@ -264,8 +252,7 @@ Read = Callable[[bytes | None, bytes | None], Iterable[Fields]]
 
 
 class Messages:
-    """
-    A converter of messages to operations.
+    """A converter of messages to operations.
 
     *envelope* is one of:
 
@@ -302,8 +289,7 @@ class Messages:
         self._read = known[envelope]
 
     def operations(self, place: str, key: bytes | None, value: bytes | None) -> list[Fields]:
-        """
-        Return the operations of a message; an empty list if the message changes no object.
+        """Return the operations of a message; an empty list if the message changes no object.
 
         *place* identifies the message in errors.
 
@@ -381,8 +367,7 @@ class Messages:
 def until_wrong(
     parse: Callable[[Message], list[Fields]], messages: Iterable[Message]
 ) -> tuple[list[list[Fields]], WrongPipeline | None]:
-    """
-    Return the operations of the messages before the first unreadable one, and its error.
+    """Return the operations of the messages before the first unreadable one, and its error.
 
     The error is None if all messages can be read.
     """
@@ -403,8 +388,7 @@ def _object(value: bytes | None) -> Fields:
 
 
 def _operations_of(event: str, fields: Fields) -> list[Fields]:
-    """
-    Return the operation of an event of Tidings, as a list.
+    """Return the operation of an event of Tidings, as a list.
 
     The list is empty if the event has no operation, like `live`.
     """

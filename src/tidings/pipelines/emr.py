@@ -1,5 +1,4 @@
-"""
-Run a pipeline on EMR Serverless.
+"""Run a pipeline on EMR Serverless.
 
     python -m tidings.pipelines.emr --events-bus default pipeline.py
 
@@ -42,8 +41,7 @@ def _ran(made: Pipeline, bus: str | None) -> bool:
 
 
 def _find_file(file: Path) -> Path:
-    """
-    Return *file* if it exists; otherwise its path in a folder of `sys.path`.
+    """Return *file* if it exists; otherwise its path in a folder of `sys.path`.
 
     The archive of a job is unpacked in such a folder.
     """

@@ -35,8 +35,7 @@ def emitter(
     emf: bool,
     lineage: Pipeline | None = None,
 ) -> Iterator[EventSink]:
-    """
-    Yield a function that emits events.
+    """Yield a function that emits events.
 
     The function prints events as lines of JSON if *as_json* or *emf*, and logs them otherwise. If
     *emf*, metrics are printed in CloudWatch's embedded metric format. If *url* or *bus* is given,
@@ -64,9 +63,7 @@ def emitter(
 
 
 def to_embedded_metrics(event: dict[str, Any]) -> dict[str, Any]:
-    """
-    Add CloudWatch's embedded metric format to an event `metrics`; leave other events unchanged.
-    """
+    """Add CloudWatch's embedded metric format to an event `metrics`; leave others unchanged."""
     if event["kind"] != "metrics":
         return event
     made = {

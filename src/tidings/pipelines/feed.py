@@ -29,8 +29,7 @@ PROJECTED_S = 60.0  # the longest wait until the state includes all pages, norma
 def objects_of(
     source: Source, kind: str = "", wait: Callable[[float], object] = time.sleep
 ) -> Iterator[dict[str, Any]]:
-    """
-    Yield the objects in the feed *source*, of the type *kind* or of all types.
+    """Yield the objects in the feed *source*, of the type *kind* or of all types.
 
     Wait first until the state includes all pages of the log.
 
@@ -50,8 +49,7 @@ def objects_of(
 
 
 class Feed(PatientStore):
-    """
-    A sink that posts operations to *feed* at *url*. Posting a batch again has no effect.
+    """A sink that posts operations to *feed* at *url*. Posting a batch again has no effect.
 
     The objects have a tag with the name of the consumer. A reset deletes the objects with this tag,
     and the copy inserts those that still exist.

@@ -46,8 +46,7 @@ class Parts(Protocol):
     def read(self, number: int) -> io.BytesIO: ...
 
     def put(self, number: int, body: bytes) -> None:
-        """
-        Write the file with this number.
+        """Write the file with this number.
 
         Raises:
             Overtaken: a file with this number exists.
@@ -105,8 +104,7 @@ def _number(name: str) -> int:
 
 
 class Ndjson:
-    """
-    A sink that appends one line of JSON for each message to *path*.
+    """A sink that appends one line of JSON for each message to *path*.
 
     A line has the fields `op`, `namespace`, `ts`, `id` and `data`. A batch is synced to disk before
     it is acknowledged. A few lines may occur twice, with the same `id`. A line with the op
@@ -142,9 +140,7 @@ class Ndjson:
         return f"lines in {self._path}"
 
     def _end_cut_line(self) -> None:
-        """
-        End a partial line that a killed writer left, so that the next message begins a new line.
-        """
+        """End a partial line that a killed writer left, so the next message begins a line."""
         assert self._file is not None
         size = self._file.seek(0, os.SEEK_END)
         if size:
@@ -174,8 +170,7 @@ File = gzip.GzipFile | BufferedReader
 
 
 class Files:
-    """
-    A source that reads the lines of all files that match *patterns*, in the order of their names.
+    """A source of the lines of all files that match *patterns*, in the order of their names.
 
     Reading resumes at the last position in each file. A file that no longer begins with the lines
     that were read is another one, and is read from its beginning. A line is an operation in the
@@ -210,8 +205,7 @@ class Files:
         self._state, self._lost = {path: dict(each) for path, each in state.items()}, set()
 
     def read(self) -> Iterator[Batch]:
-        """
-        Yield batches of operations.
+        """Yield batches of operations.
 
         Raises:
             WrongPipeline: no file matches, or a line cannot be read.
@@ -290,8 +284,7 @@ class Files:
             del self._state[path]
 
     def _next(self, file: File, path: str, *, is_read: bool, is_named: bool) -> Iterator[Batch]:
-        """
-        Yield the new lines of *file*, which is at *path* now.
+        """Yield the new lines of *file*, which is at *path* now.
 
         If it is another file than before, yield all lines, after the rest of the file before. That
         one was read to its end if *is_read*.
@@ -326,8 +319,7 @@ class Files:
             _log.warning("%s, line %d: the file %s", path, at["lines"], rule)
 
     def _rest(self, file: File, path: str) -> Iterator[Batch]:
-        """
-        Yield the lines of *file* after the position of *path*.
+        """Yield the lines of *file* after the position of *path*.
 
         In the state of the file, `at` counts decompressed bytes, `file` has the inode, the size and
         the time of the last change, and `sums` has the checksums of the first and the last `BLOCK`
@@ -356,8 +348,7 @@ class Files:
     def _lines(
         self, file: Iterable[bytes], path: str, line: int
     ) -> tuple[list[dict[str, Any]], int, bytes]:
-        """
-        Return the operations of up to `BATCH` lines after *line*.
+        """Return the operations of up to `BATCH` lines after *line*.
 
         Also return the number of lines, and the bytes that were read.
         """
@@ -409,8 +400,7 @@ def _begins(path: str, at: Mapping[str, Any]) -> bool:
 
 
 def _continues(file: File, at: dict[str, Any], *, is_complete: bool) -> bool:
-    """
-    Return True if *file* begins with the bytes that were read before the position *at*.
+    """Return True if *file* begins with the bytes that were read before the position *at*.
 
     The whole beginning is compared if the inode is another one, or if *is_complete*. A position of
     an earlier release gets its identity here; then only the size counts.
@@ -427,8 +417,7 @@ def _continues(file: File, at: dict[str, Any], *, is_complete: bool) -> bool:
 
 
 def _sums(file: File, at: int, *, whole: bool = True) -> list[int]:
-    """
-    Return the checksums of the first and the last `BLOCK` bytes before *at*.
+    """Return the checksums of the first and the last `BLOCK` bytes before *at*.
 
     If *whole*, also return that of all bytes before *at*, or [] if the file is shorter.
     """
@@ -460,8 +449,7 @@ def _parse(text: bytes, path: str, line: int) -> dict[str, Any]:
 
 
 class Frame:
-    """
-    A source that reads the rows of a DataFrame as objects of *type*, with the column *key* as id.
+    """A source of the rows of a DataFrame as objects of *type*, with the column *key* as id.
 
     *make* creates the DataFrame from a session of Spark. Rows have no defined order, so an
     interrupted read starts again from the beginning. A complete read is not repeated.

@@ -1,5 +1,4 @@
-"""
-Append to a feed the operations of a source that is not a feed. The stores follow this feed.
+"""Append to a feed the operations of a source that is not a feed. The stores follow this feed.
 
 Each batch is appended together with an object of the type `READER`, which stores the position of
 the reader. Batch and object are in the same page. If the batch needs several pages, the object is
@@ -35,8 +34,7 @@ _OWNER = "tidings.pipeline/"  # the prefix of the tag of objects that a pipeline
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """
-    The *operations* to append, and the *state*: the position of the reader after them.
+    """The *operations* to append, and the *state*: the position of the reader after them.
 
     A key of *state* names a part of the source that has its own position, such as a type, a topic,
     a queue or a file. A value describes the position as JSON. The field `mode` is `copy` or
@@ -48,24 +46,21 @@ class Batch:
 
 
 class Reader(Protocol):
-    """
-    A source. It may return the same operations again.
+    """A source. It may return the same operations again.
 
     A reader with the attribute `is_copy` deletes objects that the source no longer has. Its objects
     have the tag `owner_tag`.
     """
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:
-        """
-        Connect, and resume at the position *state*. *name* is unique to this reader.
+        """Connect, and resume at the position *state*. *name* is unique to this reader.
 
         *known* returns the objects of a type that are in the feed now.
         """
         ...
 
     def read(self) -> Iterator[Batch]:
-        """
-        Yield batches of at most `BATCH` operations, in order; an empty batch if nothing is new.
+        """Yield batches of at most `BATCH` operations, in order; an empty batch if nothing is new.
 
         The caller requests the next batch only when the previous batch is in the feed. The iterator
         ends when everything has been read.
@@ -93,8 +88,7 @@ def owner_tag(name: str) -> str:
 
 
 def owned(operation: Mapping[str, Any], tag: str) -> dict[str, Any]:
-    """
-    Return *operation* with the *tag* of its owner.
+    """Return *operation* with the *tag* of its owner.
 
     A deletion gets no tag, and neither does an operation that already has `TAGS_MAX` tags.
     """
@@ -105,8 +99,7 @@ def owned(operation: Mapping[str, Any], tag: str) -> dict[str, Any]:
 
 
 def append(poster: Poster, name: str, batch: Batch, refit: Refit | None = None) -> None:
-    """
-    Append *batch* of the reader *name* as one page, or as several if it is too large for one page.
+    """Append *batch* of the reader *name* as one page, or as several if it is too large.
 
     *refit* returns another operation, or None, in place of one that the feed would refuse because
     it is too large.

@@ -46,9 +46,7 @@ def namespace_of(servers: str) -> str:
 
 
 class _Failure(NamedTuple):
-    """
-    An entry that was not written; *alone* is True if no other entry can have caused the error.
-    """
+    """An entry that was not written; *alone* if no other entry may have caused the error."""
 
     entry: Entry
     error: KafkaError
@@ -56,8 +54,7 @@ class _Failure(NamedTuple):
 
 
 class Kafka(EntryStore):
-    """
-    A sink that sends each message to *topic* of the brokers at *servers*.
+    """A sink that sends each message to *topic* of the brokers at *servers*.
 
     `{namespace}` in *topic* is replaced by the type of the object. The key of a message names its
     object, so all messages of an object are in one partition, in order. The sink creates no topics,
@@ -91,8 +88,7 @@ class Kafka(EntryStore):
         self._is_away = False
 
     def open(self, consumer: str) -> None:
-        """
-        Connect to the brokers.
+        """Connect to the brokers.
 
         Raises:
             KafkaException: no broker responds, the topic does not exist, or an option is unknown.
@@ -132,8 +128,7 @@ class Kafka(EntryStore):
             self._refuse(min(failures, key=lambda each: each.entry.index))
 
     def _flush(self, producer: Producer) -> None:
-        """
-        Wait until the broker has confirmed or refused all entries.
+        """Wait until the broker has confirmed or refused all entries.
 
         Raises:
             Busy: no broker answers, or not within `ANSWER_S`.
@@ -167,8 +162,7 @@ def _note(
 
 
 def checked_names(servers: str, *topics: str) -> tuple[str, ...]:
-    """
-    Return *topics*.
+    """Return *topics*.
 
     Raises:
         WrongPipeline: no topic is given, a topic is empty, or no server is given.
@@ -187,8 +181,7 @@ def connecting(servers: str, options: Mapping[str, str | int] | None) -> dict[st
 
 
 def partitions_of(client: Producer | Consumer, topic: str) -> list[int]:
-    """
-    Return the numbers of the partitions of *topic*.
+    """Return the numbers of the partitions of *topic*.
 
     Raises:
         KafkaException: no broker responds, or the topic does not exist.
@@ -204,8 +197,7 @@ PARTITIONS_S = 60.0  # the time between two searches for new partitions
 
 
 class KafkaTopics:
-    """
-    A source that reads the messages of *topics* of the brokers at *servers*, the oldest first.
+    """A source that reads the messages of *topics* of the brokers at *servers*, the oldest first.
 
     The offset of each partition and the id of each topic are stored in the feed. A topic that was
     created again is read from its beginning. No consumer group is created, and no offset
@@ -237,8 +229,7 @@ class KafkaTopics:
         self._consumer: Consumer | None = None
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:
-        """
-        Connect to the brokers, and resume at *state*.
+        """Connect to the brokers, and resume at *state*.
 
         Raises:
             KafkaException: no broker responds, a topic does not exist, or an option is unknown.
@@ -252,8 +243,7 @@ class KafkaTopics:
         self._assign()
 
     def read(self) -> Iterator[Batch]:
-        """
-        Yield batches of operations, and an empty one if nothing is new.
+        """Yield batches of operations, and an empty one if nothing is new.
 
         Raises:
             WrongPipeline: a message cannot be read, or the message at a stored offset no longer
@@ -286,9 +276,7 @@ class KafkaTopics:
         return f"kafka {', '.join(self._topics)} at {self._servers}"
 
     def _assign(self) -> None:
-        """
-        Assign each partition at its stored offset, or at its beginning if no offset is stored.
-        """
+        """Assign each partition at its stored offset, or at its beginning if none is stored."""
         assert self._consumer is not None
         found = self._admin.describe_topics(TopicCollection(list(self._topics)))
         described = {topic: future.result(ANSWER_S) for topic, future in found.items()}
@@ -310,8 +298,7 @@ class KafkaTopics:
             self._assigned = partitions
 
     def _identify(self, topic: str, identity: str) -> None:
-        """
-        Forget the offsets of *topic* if it was created again, and has another *identity*.
+        """Forget the offsets of *topic* if it was created again, and has another *identity*.
 
         A broker before Kafka 2.8 gives no identity.
         """

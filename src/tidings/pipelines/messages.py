@@ -25,8 +25,7 @@ class Verdict(StrEnum):
 
 
 class Busy(Exception):
-    """
-    The store or source refused a request, not because of its messages.
+    """The store or source refused a request, not because of its messages.
 
     Usually this passes; *verdict* is another one if the refusal has an error code of its own.
     """
@@ -53,8 +52,7 @@ _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 
 def validate_name(name: str, what: str) -> str:
-    """
-    Return *name* if it is valid. *what* names its owner in the error, for example `a pipeline`.
+    """Return *name* if it is valid. *what* names its owner in the error, for example `a pipeline`.
 
     Raises:
         WrongPipeline: the name is invalid.
@@ -66,8 +64,7 @@ def validate_name(name: str, what: str) -> str:
 
 
 def checked_table(name: str, what: str = "table") -> str:
-    """
-    Return *name* if every database accepts it as the name of a table without quotes.
+    """Return *name* if every database accepts it as the name of a table without quotes.
 
     *what* names the kind of the object in the error, for example `table`.
 
@@ -81,8 +78,7 @@ def checked_table(name: str, what: str = "table") -> str:
 
 
 def matcher(namespace: str) -> re.Pattern[str]:
-    """
-    Compile the regular expression *namespace*, which may be enclosed in slashes.
+    """Compile the regular expression *namespace*, which may be enclosed in slashes.
 
     The namespace of a message matches if the expression matches any part of the namespace.
 
@@ -103,8 +99,7 @@ COMMAND = "command"
 
 @dataclass(slots=True)
 class Message:
-    """
-    An operation on its way to a store. Functions may change every field except `id`.
+    """An operation on its way to a store. Functions may change every field except `id`.
 
     `op` is insert, update, delete, leave, erase or command. `namespace` is the type of the object,
     and `ts` the timestamp of the operation. `data` is the operation as it was posted, with `type`,

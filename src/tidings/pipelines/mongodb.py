@@ -43,8 +43,7 @@ _DUPLICATE_KEY = 11000
 
 
 def database_of(url: str) -> tuple[str, str]:
-    """
-    Return the name of the database in *url*, and the address to show to people.
+    """Return the name of the database in *url*, and the address to show to people.
 
     Raises:
         WrongPipeline: *url* is not a MongoDB address with a database.
@@ -68,8 +67,7 @@ def connect(url: str, answer_ms: int = ANSWER_MS) -> MongoClient[Any]:
 
 
 class MongoDB(OwnedStore):
-    """
-    A sink that keeps *collection* of the database in *url* equal to the objects of the feed.
+    """A sink that keeps *collection* of the database in *url* equal to the objects of the feed.
 
     A document has `namespace`, `id`, `ts`, `data`, `event_id` and `version`. The version is the
     position of the event in the log. So a repeated or late message changes nothing, whichever
@@ -125,8 +123,7 @@ class MongoDB(OwnedStore):
             return int(objects.count_documents({})) - int(gone)
 
     def write(self, messages: list[Message], fence: int) -> None:
-        """
-        Write the messages as documents.
+        """Write the messages as documents.
 
         Raises:
             Unwritten: the message at the error's *index* cannot be stored. The messages before it
@@ -164,8 +161,7 @@ class MongoDB(OwnedStore):
         return f"{self._owner.consumer}:{self._name}"
 
     def _mark(self) -> tuple[str, int]:
-        """
-        Return the mark of the collection, and the number of its batches.
+        """Return the mark of the collection, and the number of its batches.
 
         The mark is "" if others have dropped and created the collection since.
         """
@@ -179,8 +175,7 @@ class MongoDB(OwnedStore):
         return self._client[self._database].get_collection(name or self._name, write_concern=kept)
 
     def _check(self, fence: int) -> None:
-        """
-        Raise `Overtaken` if a later worker has written.
+        """Raise `Overtaken` if a later worker has written.
 
         A write of an earlier worker may still be running. Because of the versions, this write does
         no harm, unless it is a reset.
@@ -284,8 +279,7 @@ _LOST = (136, 260, 280, 286)
 
 
 class MongoCollection:
-    """
-    A source that reads the documents of *collection* of the database in *url*.
+    """A source that reads the documents of *collection* of the database in *url*.
 
     Each document is an object of *type* (default: the collection's name), with `_id` as id. The
     collection is copied. If *follow*, later changes are read, too, which requires a replica set. An
@@ -324,8 +318,7 @@ class MongoCollection:
         self._client: MongoClient[Any] | None = None
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:
-        """
-        Connect, and resume at *state*.
+        """Connect, and resume at *state*.
 
         Raises:
             pymongo.errors.PyMongoError: the server is not available.
@@ -345,8 +338,7 @@ class MongoCollection:
         )
 
     def read(self) -> Iterator[Batch]:
-        """
-        Yield batches of operations, and an empty one if nothing is new.
+        """Yield batches of operations, and an empty one if nothing is new.
 
         Raises:
             WrongPipeline: the server is not in a replica set.
@@ -370,8 +362,7 @@ class MongoCollection:
         return [collection_of(self._url, self._rows.name)]
 
     def check(self, name: str) -> tuple[list[str], list[str]]:
-        """
-        Return the problems that prevent the reader *name* from reading, and the grants it needs.
+        """Return the problems that prevent the reader *name* from reading, and the grants it needs.
 
         Raises:
             pymongo.errors.PyMongoError: the server is not available.
@@ -399,8 +390,7 @@ class MongoCollection:
         return f"collection {self._rows.name} at {self._shown}"
 
     def _copy(self) -> Iterator[Batch]:
-        """
-        Yield all documents of the collection.
+        """Yield all documents of the collection.
 
         The state contains a time before the copy. Later the change stream starts at this time.
         """
@@ -440,8 +430,7 @@ class MongoCollection:
         return [at.time, at.inc]
 
     def _changes(self) -> Iterator[Batch]:
-        """
-        Yield batches of the changes in the stream, each with the position after its last change.
+        """Yield batches of the changes in the stream, each with the position after its last change.
 
         Return when the collection must be copied again.
         """
@@ -477,8 +466,7 @@ class MongoCollection:
                 yield Batch(operations, {self._rows.type: self._state})
 
     def _operation(self, event: dict[str, Any]) -> dict[str, Any]:
-        """
-        Return the operation for a change.
+        """Return the operation for a change.
 
         The operation inserts or updates the object with the current document, or deletes the object
         if the document no longer exists.

@@ -104,8 +104,7 @@ _COUNT = """/*M! SET STATEMENT max_statement_time = 0 FOR */
 
 
 class MySQL(OwnedStore):
-    """
-    A sink that keeps *table* of the database at *url* equal to the objects of the feed.
+    """A sink that keeps *table* of the database at *url* equal to the objects of the feed.
 
     A batch is one transaction. After a later worker has written, an earlier worker can no longer
     write. A reset empties the table, in the same transaction as the messages after it in the batch.
@@ -210,8 +209,7 @@ class MySQL(OwnedStore):
         return self._connection
 
     def _check(self, cursor: Any, fence: int) -> int:
-        """
-        Store the fence, and return the number of batches, with this one.
+        """Store the fence, and return the number of batches, with this one.
 
         This statement locks the fence's row until the transaction ends.
 
@@ -228,8 +226,7 @@ class MySQL(OwnedStore):
 
 
 def server_of(url: str) -> tuple[dict[str, Any], str]:
-    """
-    Return pymysql's arguments for the database at *url*, and the address to show to people.
+    """Return pymysql's arguments for the database at *url*, and the address to show to people.
 
     Raises:
         WrongPipeline: *url* contains no database.
@@ -299,8 +296,7 @@ class _OtherLog(Exception):
 
 
 class LogConnection(pymysql.Connection):
-    """
-    A connection that decompresses the events of the log.
+    """A connection that decompresses the events of the log.
 
     *expected* is the identity of the log at the position from which it is read (`identity_at`), or
     empty. The first event is then the one before the position, and is left out.
@@ -315,8 +311,7 @@ class LogConnection(pymysql.Connection):
         super().__init__(**options)
 
     def identity_at(self, position: int) -> list[int]:
-        """
-        Return when the log file was begun, and the place and the checksum of its last event.
+        """Return when the log file was begun, and the place and the checksum of its last event.
 
         The event is left out if it does not end at *position*.
         """
@@ -344,8 +339,7 @@ class LogConnection(pymysql.Connection):
         return packet_type(self._waiting.popleft(), self.encoding)
 
     def _is_new(self, data: bytes) -> bool:
-        """
-        Remember the identity of an event, and return False if the event is before the position.
+        """Remember the identity of an event, and return False if the event is before the position.
 
         Raises:
             _OtherLog: it is not the expected one.
@@ -376,8 +370,7 @@ class LogConnection(pymysql.Connection):
 
 
 def expand_packet(packet: bytes, checksum: int) -> Iterator[bytes]:
-    """
-    Yield the events in *packet*, each as a packet of its own, uncompressed.
+    """Yield the events in *packet*, each as a packet of its own, uncompressed.
 
     *checksum* is the size of the checksum at the end of a packet.
 
@@ -528,8 +521,7 @@ class _Altered(Exception):
 
 
 class MySQLTable:
-    """
-    A source that reads the rows of *table* of the database at *url*.
+    """A source that reads the rows of *table* of the database at *url*.
 
     Each row is an object of *type* (default: the table's name). *key* names the columns that form
     an object's id (default: the primary key). The table is copied. If *follow*, later changes are
@@ -582,8 +574,7 @@ class MySQLTable:
         self._log: Any = None
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:
-        """
-        Connect, and resume at *state*.
+        """Connect, and resume at *state*.
 
         Raises:
             WrongPipeline: the table cannot be read or followed. The message has each reason.
@@ -598,8 +589,7 @@ class MySQLTable:
             self._state = {"again": True} if self._state else {}
 
     def read(self) -> Iterator[Batch]:
-        """
-        Yield batches of operations, and an empty one if nothing is new.
+        """Yield batches of operations, and an empty one if nothing is new.
 
         Raises:
             WrongPipeline: a row has no key, or the log cannot be read.
@@ -638,8 +628,7 @@ class MySQLTable:
         return [table_of(self._server, self._rows.name)]
 
     def check(self, name: str) -> tuple[list[str], list[str]]:
-        """
-        Return the problems that prevent the reader *name* from reading, and the grants it needs.
+        """Return the problems that prevent the reader *name* from reading, and the grants it needs.
 
         Raises:
             pymysql.Error: the server is not available.
@@ -728,8 +717,7 @@ class MySQLTable:
             yield "the user may not read the log: GRANT REPLICATION SLAVE ON *.*"
 
     def _look_at_table(self) -> str:
-        """
-        Look at the table, and return its kind, for example `BASE TABLE`.
+        """Look at the table, and return its kind, for example `BASE TABLE`.
 
         Store the table's names, columns, unique indexes and key, and the tables that change it by
         cascades.
@@ -757,8 +745,7 @@ class MySQLTable:
         return str(table["kind"])
 
     def _look_at_cascades(self) -> dict[tuple[str, str], tuple[bool, set[str]]]:
-        """
-        Return the tables that change this table through foreign keys.
+        """Return the tables that change this table through foreign keys.
 
         The log leaves out changes through foreign keys. The value for another table has two parts:
         True if a deletion in the other table changes this table, and the columns of the other table
@@ -780,9 +767,7 @@ class MySQLTable:
         return found
 
     def _is_resumable(self) -> bool:
-        """
-        Return True if the log has the stored position, and the server and key columns are the same.
-        """
+        """Return True if the log has the stored position, and server and key are unchanged."""
         files = {each["Log_name"] for each in self._query("SHOW BINARY LOGS")}
         (found,) = self._query("SELECT @@server_id AS id")
         # MariaDB has no such id.
@@ -822,8 +807,7 @@ class MySQLTable:
         return {**ids, **place, "key": key, "fields": self._rows.fields}
 
     def _copy(self) -> Iterator[Batch]:
-        """
-        Yield all rows after the stored key, in the order of their keys.
+        """Yield all rows after the stored key, in the order of their keys.
 
         Changes that are made during the copy are in the log, and are read from there afterwards.
         """
@@ -859,9 +843,7 @@ class MySQLTable:
         return [n for n, each in self._columns.items() if n in named or not each["invisible"]]
 
     def _pages(self, columns: str, after: Sequence[Any] | None = None) -> Iterator[list[Row]]:
-        """
-        Yield pages of the rows after the key *after*, in the order of the key's columns.
-        """
+        """Yield pages of the rows after the key *after*, in the order of the key's columns."""
         names = [f"`{each}`" for each in self._rows.keys]
         order = f"ORDER BY {', '.join(names)} LIMIT {BATCH}"
         last = [_from_json(each) for each in after or ()]
@@ -880,8 +862,7 @@ class MySQLTable:
             yield rows
 
     def _changes(self) -> Iterator[Batch]:
-        """
-        Yield batches of the changes in the log, each with the end of its last transaction as state.
+        """Yield batches of the changes in the log, with the end of the last transaction as state.
 
         Return when a transaction or statement has ended that makes another copy necessary.
         """
@@ -916,8 +897,7 @@ class MySQLTable:
             changed, yielded_s = {}, time.monotonic()
 
     def _events(self, place: Mapping[str, Any]) -> Iterator[Any]:
-        """
-        Yield the events after *place* without end, and a heartbeat event if nothing is new.
+        """Yield the events after *place* without end, and a heartbeat event if nothing is new.
 
         Raises:
             _OtherLog: the log does not have the event before *place*.
@@ -962,8 +942,7 @@ class MySQLTable:
         return kind not in _HARMLESS and is_named is not None
 
     def _add_keys(self, event: Any, changed: dict[str, _Change]) -> bool:
-        """
-        Add to *changed* the keys before and after each change in *event*, by the id of the object.
+        """Add to *changed* the keys before and after each change in *event*, by the object's id.
 
         The first event of a row decides if its object is inserted or updated. Return False if a row
         in the event lacks a column of the key, because the table was altered after the event.
@@ -980,8 +959,7 @@ class MySQLTable:
         return True
 
     def _from_log(self, column: str, value: Any) -> Any:
-        """
-        Return *value* from the log as a query returns it, or None if it cannot be known.
+        """Return *value* from the log as a query returns it, or None if it cannot be known.
 
         The log cuts zero bytes at the end of values with a fixed length, and its reader returns
         texts as `_RAW` and negative times with a wrong fraction.
@@ -1007,8 +985,7 @@ class MySQLTable:
         return None
 
     def _now(self, changed: Mapping[str, _Change]) -> list[dict[str, Any]]:
-        """
-        Query the *changed* rows, and return an operation for each of them.
+        """Query the *changed* rows, and return an operation for each of them.
 
         The operation inserts or updates the object, or deletes it if the row is missing.
         """
@@ -1041,8 +1018,7 @@ class MySQLTable:
 
 
 def _from_log_time(value: timedelta) -> timedelta:
-    """
-    Return the time that was logged, of which the reader of the log made *value*.
+    """Return the time that was logged, of which the reader of the log made *value*.
 
     The server logs a negative time with a fraction as the second below it plus a positive fraction.
     The reader subtracts the fraction from the second instead: -1.25 s becomes -1.75 s.

@@ -1,5 +1,4 @@
-"""
-Decide whether a store may write to its target, and empty it.
+"""Decide whether a store may write to its target, and empty it.
 
 A store marks its target with its consumer and feed, because a copy begins with a deletion of
 everything in the target. In addition to the mark, it counts the batches that it has written, and
@@ -29,8 +28,7 @@ class NotOurs(WrongPipeline):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """
-    The consumer that a store writes for, and its feed.
+    """The consumer that a store writes for, and its feed.
 
     *is_known* is True if the consumer had a position in the feed before the store was opened, and
     *is_copied* if it has acknowledged a copy of every object, so that its target has a mark.
@@ -52,8 +50,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """
-    The state of a target. *name* describes it for people.
+    """The state of a target. *name* describes it for people.
 
     *mark* is "" without a mark. *is_earlier* is True if an earlier release, which wrote no marks,
     filled the target for the same consumer. *count* returns the number of rows, objects or files.
@@ -69,8 +66,7 @@ class Target:
 
 
 def claim(owner: Owner, target: Target) -> str:
-    """
-    Return why *owner* may use *target*: `OURS`, or the reason for which it must be marked.
+    """Return why *owner* may use *target*: `OURS`, or the reason for which it must be marked.
 
     Raises:
         NotOurs: the target belongs to another owner, has data of an unknown origin, or has lost
@@ -111,8 +107,7 @@ def _store(owner: Owner) -> str:
 
 
 class OwnedStore:
-    """
-    The base of stores that mark their target.
+    """The base of stores that mark their target.
 
     *written* is the number of written batches in the target, as far as this process knows.
     """
@@ -136,8 +131,7 @@ class OwnedStore:
         return None
 
     def verdict(self) -> str:
-        """
-        Return in a sentence what a start would do with the target.
+        """Return in a sentence what a start would do with the target.
 
         Raises:
             NotOurs: the start would fail.
@@ -160,8 +154,7 @@ class OwnedStore:
         return reason
 
     def _verify(self, mark: str, written: int) -> None:
-        """
-        Check the mark and the number of batches in the transaction that writes to the target.
+        """Check the mark and the number of batches in the transaction that writes to the target.
 
         Raises:
             WrongPipeline: the target is another one than at `open`. The next `open` decides.
@@ -189,8 +182,7 @@ Run = Callable[..., Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class TableMarks:
-    """
-    The mark of *table*: a line of its comment, and a row of `tidings_marks`.
+    """The mark of *table*: a line of its comment, and a row of `tidings_marks`.
 
     The row counts only for the same *incarnation* of the table. It is used if the comment could not
     be written, and it shows that the fence of *writer* is not evidence any more. The number of
@@ -217,8 +209,7 @@ class TableMarks:
         return with_mark(comment, mark)
 
     def record(self, mark: str) -> None:
-        """
-        Write the row. If the comment has the mark already, the row counts for no incarnation.
+        """Write the row. If the comment has the mark already, the row counts for no incarnation.
 
         MySQL shows the time of creation in seconds, so a table that was made again soon after may
         have the same one.

@@ -32,8 +32,7 @@ SCHEMA = pyarrow.schema(
 
 
 class Parquet(OwnedStore):
-    """
-    A sink that writes each batch as one file to *folder*.
+    """A sink that writes each batch as one file to *folder*.
 
     Readers see a file completely or not at all. *folder* is a path, or `s3://BUCKET/PREFIX`, which
     also requires the extra `flow-aws`. The column `data` has JSON. Files are numbered in the order
@@ -72,8 +71,7 @@ class Parquet(OwnedStore):
         )
 
     def write(self, messages: list[Message], fence: int) -> None:
-        """
-        Write the messages as the next file.
+        """Write the messages as the next file.
 
         Raises:
             Overtaken: another worker has written the next file.

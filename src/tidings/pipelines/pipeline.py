@@ -1,8 +1,7 @@
-"""
-The definition of a pipeline: a source, functions, and the stores to which it writes.
+"""The definition of a pipeline: a source, functions, and the stores to which it writes.
 
-    pipeline = Pipeline("videos", Source("http://127.0.0.1:8042"))
-    pipeline.save("table", Postgres("postgresql:///videos"), omit("data.secret"))
+pipeline = Pipeline("videos", Source("http://127.0.0.1:8042"))
+pipeline.save("table", Postgres("postgresql:///videos"), omit("data.secret"))
 """
 
 from __future__ import annotations
@@ -103,8 +102,7 @@ def remap(namespaces: Mapping[str, str]) -> Step:
 
 
 def skip(field: str, comparison: str, match: Any) -> Step:
-    """
-    Return a step that keeps only messages with a matching *field*, and skips all others.
+    """Return a step that keeps only messages with a matching *field*, and skips all others.
 
     *comparison* is `==`, `=~`, `>`, `>=`, `<` or `<=`, and *match* is the value to compare with.
     Integers and floats are compared by value. A field does not match if it is missing or has
@@ -122,8 +120,7 @@ def skip(field: str, comparison: str, match: Any) -> Step:
 
 
 def opfilter(*, whitelist: tuple[str, ...] = (), blacklist: tuple[str, ...] = ()) -> Step:
-    """
-    Return a step that keeps only messages with an op in *whitelist*, or not in *blacklist*.
+    """Return a step that keeps only messages with an op in *whitelist*, or not in *blacklist*.
 
     Raises:
         WrongPipeline: both lists are given, or no list, or an op is unknown.
@@ -232,16 +229,14 @@ class Sink(Protocol):
     """A store. It must be idempotent, because the same messages may be written again."""
 
     def open(self, consumer: str) -> None:
-        """
-        Connect, and create missing tables or files. *consumer* is the name of the writer.
+        """Connect, and create missing tables or files. *consumer* is the name of the writer.
 
         A store is opened again after errors.
         """
         ...
 
     def write(self, messages: list[Message], fence: int) -> None:
-        """
-        Write all messages, and return when they are durable.
+        """Write all messages, and return when they are durable.
 
         *fence* is higher for each new worker. A store that supports fences rejects a *fence* that
         is lower than an earlier one.
@@ -268,8 +263,7 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """
-    A feed, and a selection of its objects.
+    """A feed, and a selection of its objects.
 
     *types* and *parents* select objects of these types and with these parents. If one of them is
     empty, it selects all objects. A new store begins at *start*, which is `copy` (every object,
@@ -329,8 +323,7 @@ class Branch:
         on_written: Callable[[list[Message]], None] = lambda messages: None,
         put: Put | None = None,
     ) -> int:
-        """
-        Transform and write *messages*; return the number of operations written.
+        """Transform and write *messages*; return the number of operations written.
 
         *on_written* is called with the transformed messages that the store has written.
         *put* is called instead of the `write` of the store.
@@ -366,8 +359,7 @@ class Branch:
 
 
 class Pipeline:
-    """
-    A source, functions, and stores.
+    """A source, functions, and stores.
 
     Each store is a consumer of the feed, which keeps the store's position. *name* and the name of
     the store form the name of the consumer.
@@ -382,8 +374,7 @@ class Pipeline:
         self.readers: dict[str, Reader] = {}
 
     def read(self, name: str, reader: Reader) -> Pipeline:
-        """
-        Append to the feed everything that *reader* reads. The stores follow the feed.
+        """Append to the feed everything that *reader* reads. The stores follow the feed.
 
         Raises:
             WrongPipeline: the name is invalid or used already.
@@ -403,8 +394,7 @@ class Pipeline:
         bulk: int = 500,
         park: bool = False,
     ) -> Pipeline:
-        """
-        Write to *sink* the messages that pass the *steps*.
+        """Write to *sink* the messages that pass the *steps*.
 
         A step may be a pair of a namespace and a function. The function then applies only to
         messages with a matching namespace (`matcher`). *bulk* is the maximum number of messages in
@@ -433,8 +423,7 @@ class Pipeline:
         return f"{self.name}.{name}"
 
     def owner(self, branch: Branch, adopt: int | None = None) -> Owner:
-        """
-        Return the owner of the target of *branch*, with the consumer's state in the feed.
+        """Return the owner of the target of *branch*, with the consumer's state in the feed.
 
         Raises:
             Refused, AccessDenied, Lost: the feed gave no position.
@@ -476,8 +465,7 @@ def _of(namespace: re.Pattern[str]) -> str:
 
 
 def load(path: Path) -> Pipeline:
-    """
-    Run the file *path*, and return the only pipeline that it creates.
+    """Run the file *path*, and return the only pipeline that it creates.
 
     Raises:
         WrongPipeline: the file fails, or does not create exactly one pipeline, or the pipeline has

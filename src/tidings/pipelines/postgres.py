@@ -91,8 +91,7 @@ _EMPTY = sql.SQL("DELETE FROM {table}")
 
 
 class Postgres(OwnedStore):
-    """
-    A sink that keeps *table* of the database at *dsn* equal to the objects of the feed.
+    """A sink that keeps *table* of the database at *dsn* equal to the objects of the feed.
 
     A batch is one transaction. After a later worker has written, an earlier worker can no longer
     write. A reset empties the table, in the same transaction as the messages after it in the batch.
@@ -220,8 +219,7 @@ def _values(message: Message) -> tuple[object, ...]:
 
 
 def table_of(dsn: str, name: str) -> Dataset:
-    """
-    Return the lineage dataset of the table *name* in the database *dsn*.
+    """Return the lineage dataset of the table *name* in the database *dsn*.
 
     *name* may contain the schema; otherwise the schema is `public`.
 
@@ -249,8 +247,7 @@ Values = dict[str, bytes | None]  # the text of each column's value; unchanged v
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """
-    A changed row of the table with the id *relation*.
+    """A changed row of the table with the id *relation*.
 
     *old* has the previous key or the previous row, or is None if the server did not send it. *new*
     has the current values, or is None if the row was deleted. *is_complete* is True if *new* has a
@@ -271,8 +268,7 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """
-    The end of a transaction. *end* is its position (LSN) in the server's log.
+    """The end of a transaction. *end* is its position (LSN) in the server's log.
 
     *message* identifies the transaction: it has this position and the time of the commit.
     """
@@ -283,8 +279,7 @@ class Committed:
 
 @dataclass(slots=True)
 class Decoder:
-    """
-    A decoder of one stream of logical replication (plugin `pgoutput`).
+    """A decoder of one stream of logical replication (plugin `pgoutput`).
 
     *relations* has, by the id of a table, the type of each column. The server describes each table
     before the first change of one of its rows.
@@ -501,8 +496,7 @@ def fetch_rows(cursor: psycopg.Cursor[Row]) -> list[Row]:
 
 
 def _unambiguous(value: Any, text: str) -> Any:
-    """
-    Return *value*, or its *text* if another value of the same type may have the same id.
+    """Return *value*, or its *text* if another value of the same type may have the same id.
 
     Such values are texts in JSON, arrays with bounds, and intervals with months.
     """
@@ -518,8 +512,7 @@ def _has_interval(value: Any) -> bool:
 
 
 class Rows(Keyed):
-    """
-    The queries for the rows of a table of PostgreSQL, and the conversion of rows to operations.
+    """The queries for the rows of a table of PostgreSQL, and the conversion of rows to operations.
 
     *options* are those of `Keyed`, from *key* on.
 
@@ -551,8 +544,7 @@ class Rows(Keyed):
         columns: Sequence[str] = (),
         table: sql.Composable | None = None,
     ) -> tuple[sql.Composed, tuple[Any, ...]]:
-        """
-        Return a query for up to *most* rows after the key *after*, and the query's parameters.
+        """Return a query for up to *most* rows after the key *after*, and the query's parameters.
 
         *columns* are the columns to read, by default the chosen ones. *table* is a partition to
         read instead of the whole table.
@@ -566,8 +558,7 @@ class Rows(Keyed):
     def those(
         self, kinds: Sequence[str], values: Sequence[Sequence[Any]], columns: Sequence[str] = ()
     ) -> tuple[sql.Composed, tuple[Any, ...]]:
-        """
-        Return a query for the rows with the keys *values*, and the query's parameters.
+        """Return a query for the rows with the keys *values*, and the query's parameters.
 
         *kinds* are the types of the columns of the key.
         """
@@ -578,8 +569,7 @@ class Rows(Keyed):
         return query.format(_identifiers(columns), self.table, keys, arrays), columnwise
 
     def same(self, values: Sequence[Iterable[str]]) -> tuple[sql.Composed, tuple[Any, ...]]:
-        """
-        Return a query for the rows with the keys *values*, and the query's parameters.
+        """Return a query for the rows with the keys *values*, and the query's parameters.
 
         The keys are in the server's text format, as `place` returns them.
         """
@@ -598,8 +588,7 @@ class Rows(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """
-    The shape of a table.
+    """The shape of a table.
 
     *tables* are the table itself, followed by the other tables with its rows: its partitions, and
     the tables that inherit from it. *columns* are the columns of the table, each with its type and
@@ -626,8 +615,7 @@ _Change = tuple[Row | None, Row | None, str]  # the old row, the new row, and th
 
 
 class PostgresTable:
-    """
-    A source that reads the rows of *table* at *dsn* as objects of *type*.
+    """A source that reads the rows of *table* at *dsn* as objects of *type*.
 
     The default of *type* is the table's name. *key* names the columns that form an object's id
     (default: the primary key). The table is copied. If *follow*, later changes are read, too. This
@@ -674,8 +662,7 @@ class PostgresTable:
         self._loaders: dict[str, Callable[[bytes], Any]] = {}
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:
-        """
-        Connect, and resume at *state*.
+        """Connect, and resume at *state*.
 
         Nothing is created before everything is checked.
 
@@ -693,8 +680,7 @@ class PostgresTable:
             self._state = {"again": True} if self._state else {}
 
     def read(self) -> Iterator[Batch]:
-        """
-        Yield batches of operations, and an empty one if nothing is new.
+        """Yield batches of operations, and an empty one if nothing is new.
 
         Raises:
             WrongPipeline: the table can no longer be followed.
@@ -731,8 +717,7 @@ class PostgresTable:
             self._connection.cancel_safe(timeout=CANCEL_S)
 
     def retained_bytes(self, name: str) -> int | None:
-        """
-        Return the size of the log that the server keeps for the reader *name*; None without a slot.
+        """Return the size of the log that is kept for the reader *name*; None without a slot.
 
         Any thread may call this method, whatever the reader waits for.
         """
@@ -749,8 +734,7 @@ class PostgresTable:
         return [table_of(self._dsn, self._rows.name)]
 
     def check(self, name: str) -> tuple[list[str], list[str]]:
-        """
-        Return the problems that prevent the reader *name* from reading, and the grants it needs.
+        """Return the problems that prevent the reader *name* from reading, and the grants it needs.
 
         Raises:
             psycopg.Error: the server is not available.
@@ -781,8 +765,7 @@ class PostgresTable:
         return self._query(_LARGE.format(selected, table), LARGE_BYTES, LARGE_ROWS)
 
     def _look(self) -> _Shape:
-        """
-        Return the current shape of the table, and set the key if it was not given.
+        """Return the current shape of the table, and set the key if it was not given.
 
         Raises:
             WrongPipeline: the table is missing and was never read.
@@ -807,8 +790,7 @@ class PostgresTable:
         return _Shape(tables=tuple(tables), columns=chosen)
 
     def _refuse(self, shape: _Shape) -> None:
-        """
-        Raise `WrongPipeline` if the table cannot be read or followed.
+        """Raise `WrongPipeline` if the table cannot be read or followed.
 
         If the log would not contain the key of changed rows, stop publishing the table, because
         updates and deletions of its rows may otherwise fail. The table is copied again when it can
@@ -866,8 +848,7 @@ class PostgresTable:
                 yield f"the publication {slot} {rule}: DROP PUBLICATION {slot}"
 
     def _problems_of_identity(self, shape: _Shape) -> Iterator[str]:
-        """
-        Yield each reason why the log would not contain the key of a changed row.
+        """Yield each reason why the log would not contain the key of a changed row.
 
         If a table without a replica identity is published, updates and deletions of its rows fail.
         """
@@ -905,8 +886,7 @@ class PostgresTable:
         )
 
     def _is_same_history(self) -> bool:
-        """
-        Return True if the log has the last transaction that was read.
+        """Return True if the log has the last transaction that was read.
 
         After a crash of the server, the slot may be at an earlier position than it confirmed. Then
         the log is searched for the transaction. After the database was put back to an earlier
@@ -945,8 +925,7 @@ class PostgresTable:
         self._released = ""
 
     def _copy(self) -> Iterator[Batch]:
-        """
-        Yield all rows after the stored key, in the order of their keys.
+        """Yield all rows after the stored key, in the order of their keys.
 
         Changes that are made during the copy are in the log, and are read from there afterwards.
         """
@@ -981,9 +960,7 @@ class PostgresTable:
         yield from self._rows.missing(self._known, keys, is_logged=is_logged)
 
     def _changes(self, end: str) -> Iterator[Batch]:
-        """
-        Yield the changes in the slot up to *end*. Advance the slot when the feed has the changes.
-        """
+        """Yield the changes in the slot up to *end*. Advance the slot when the feed has them."""
         found = self._query(_PEEK, self._slot, end, CHANGES_MAX, self._slot)
         shape = self._look()
         stored = {name: self._state.get(name) for name in shape.state}
@@ -1023,8 +1000,7 @@ class PostgresTable:
             self._state["commit"] = found[-1]["data"].hex()
 
     def _release(self, end: str, *, is_idle: bool) -> None:
-        """
-        Let the server remove its log up to *end*.
+        """Let the server remove its log up to *end*.
 
         If *is_idle*, do this at most once every `RELEASE_S` seconds.
         """
@@ -1034,8 +1010,7 @@ class PostgresTable:
             self._released, self._released_s = end, time.monotonic()
 
     def _reshape(self, shape: _Shape) -> Iterator[Batch]:
-        """
-        Continue after the table was replaced, altered or removed from its publication.
+        """Continue after the table was replaced, altered or removed from its publication.
 
         Raises:
             WrongPipeline: the table can no longer be followed.
@@ -1069,8 +1044,7 @@ class PostgresTable:
         self._rows.end_copy()
 
     def _operations_of(self, changes: Sequence[_Change]) -> Iterator[Batch]:
-        """
-        Yield the operations of *changes*.
+        """Yield the operations of *changes*.
 
         New rows that are incomplete are queried again.
         """
@@ -1092,8 +1066,7 @@ class PostgresTable:
             yield from batches(operations, {self._type: self._state})
 
     def _read_again(self, rows: dict[int, Row]) -> dict[int, Row | None]:
-        """
-        Return the current row for each of *rows*, or None for a row that was deleted.
+        """Return the current row for each of *rows*, or None for a row that was deleted.
 
         Rows in the log are incomplete if the table has generated columns or unchanged large values.
         """
@@ -1105,8 +1078,7 @@ class PostgresTable:
         return {at: found.get(self._rows.id(row)) for at, row in rows.items()}
 
     def _load_columns(self) -> dict[str, Callable[[bytes], Any]]:
-        """
-        Return, for each column, a function that converts a value of the log.
+        """Return, for each column, a function that converts a value of the log.
 
         The function takes the text in the log, and returns the value that a query would return.
         """
@@ -1123,8 +1095,7 @@ class PostgresTable:
         }
 
     def _load_row(self, values: Values | None, kinds: Mapping[str, int]) -> Row | None:
-        """
-        Return *values* from the log as a query would return them. *kinds* are their types.
+        """Return *values* from the log as a query would return them. *kinds* are their types.
 
         Columns that were dropped are left out. Columns with a new type are also left out, except
         for columns of the key, which are returned as text.
@@ -1155,8 +1126,7 @@ class PostgresTable:
 
 
 def connect(dsn: str, settings: str = "", **options: Any) -> psycopg.Connection[Any]:
-    """
-    Return a connection with the settings `SESSION` and *settings*, which are SQL statements.
+    """Return a connection with the settings `SESSION` and *settings*, which are SQL statements.
 
     The connection returns times and JSON numbers as text if they are outside the range of Python's
     types.
@@ -1198,8 +1168,7 @@ def load_arrays(connection: psycopg.Connection[Any], table: str) -> None:
 
 
 def _is_shared(connection: psycopg.Connection[Any], dsn: str) -> bool:
-    """
-    Return True if a pool at *dsn* gives the server's session of *connection* to other clients.
+    """Return True if a pool at *dsn* gives the server's session of *connection* to other clients.
 
     A pool invents the process id that it sends when a client connects. If the id is not the
     server's, request the server's id again, and in a transaction of a second connection. If

@@ -27,8 +27,7 @@ _RULE = "url must be amqp://user:password@host:5672/vhost, or amqps://"
 
 
 class RabbitMQ(EntryStore):
-    """
-    A sink that publishes each message to *exchange* with the routing *key*.
+    """A sink that publishes each message to *exchange* with the routing *key*.
 
     `{namespace}` in *key* is replaced by the type of the object. If *exchange* is empty, messages
     are delivered to the queue *key*. The sink creates no exchanges and queues, because their owner
@@ -58,8 +57,7 @@ class RabbitMQ(EntryStore):
         self._publisher: _Publisher | None = None
 
     def open(self, consumer: str) -> None:
-        """
-        Connect to the broker.
+        """Connect to the broker.
 
         Raises:
             pika.exceptions.AMQPError: the broker is not available, rejects the user, or does not
@@ -97,8 +95,7 @@ class RabbitMQ(EntryStore):
 
 
 def parameters_of(url: str) -> pika.URLParameters:
-    """
-    Return pika's parameters for the broker at *url*.
+    """Return pika's parameters for the broker at *url*.
 
     Raises:
         WrongPipeline: *url* is not an AMQP address.
@@ -121,8 +118,7 @@ def broker_of(parameters: pika.ConnectionParameters) -> str:
 
 
 class _Publisher:
-    """
-    A channel with publisher confirms.
+    """A channel with publisher confirms.
 
     The event loop of the connection runs only while the publisher waits for the broker. The channel
     does not block, because pika's blocking channel would wait for the confirmation of each message
@@ -130,8 +126,7 @@ class _Publisher:
     """
 
     def __init__(self, parameters: pika.URLParameters, wait: Callable[[float, str], None]) -> None:
-        """
-        Connect and open the channel.
+        """Connect and open the channel.
 
         Raises:
             pika.exceptions.AMQPError: see `RabbitMQ.open`.
@@ -156,8 +151,7 @@ class _Publisher:
         self._await()
 
     def look_at(self, exchange: str, queue: str) -> None:
-        """
-        Check that *exchange* exists, or if *exchange* is empty, that *queue* exists.
+        """Check that *exchange* exists, or if *exchange* is empty, that *queue* exists.
 
         Raises:
             pika.exceptions.ChannelClosedByBroker: the exchange or queue does not exist.
@@ -169,8 +163,7 @@ class _Publisher:
         self._await()
 
     def publish(self, exchange: str, entries: Sequence[tuple[str, Entry]]) -> set[str]:
-        """
-        Publish each entry with its key; return the identities of entries that reached no queue.
+        """Publish each entry with its key; return the identities of entries that reached no queue.
 
         Raises:
             Busy: the broker rejected an entry, or took longer than `ANSWER_S`.
@@ -269,8 +262,7 @@ class _Delivery(NamedTuple):
 
 
 class RabbitMQQueue:
-    """
-    A source that reads the messages of *queue* of the broker at *url*.
+    """A source that reads the messages of *queue* of the broker at *url*.
 
     Each message is acknowledged when the feed has it. A message that is delivered again is
     recognized by its message id, and skipped. A message that cannot be read ends the reader. If
@@ -304,8 +296,7 @@ class RabbitMQQueue:
         self._rejected = set[int]()
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:
-        """
-        Connect, and resume at *state*.
+        """Connect, and resume at *state*.
 
         Raises:
             pika.exceptions.AMQPError: the broker is not available, rejects the user, or does not
@@ -319,8 +310,7 @@ class RabbitMQQueue:
         self._channel.queue_declare(self._queue, passive=True)
 
     def read(self) -> Iterator[Batch]:
-        """
-        Yield batches of operations, and an empty one if nothing is new.
+        """Yield batches of operations, and an empty one if nothing is new.
 
         Raises:
             WrongPipeline: a message cannot be read. All messages before it were read.
@@ -359,8 +349,7 @@ class RabbitMQQueue:
         return f"rabbitmq {self._queue} at {self._parameters.host}"
 
     def _until_free(self) -> Iterator[Batch]:
-        """
-        If the queue has another reader, wait for up to `HELD_S` until it is free; raise `Busy`.
+        """If the queue has another reader, wait for up to `HELD_S` until it is free; raise `Busy`.
 
         If the host of the other reader dies, the broker keeps the connection of that reader until
         heartbeats are missing. Only then does the broker deliver that reader's unacknowledged
@@ -408,8 +397,7 @@ class RabbitMQQueue:
             return []
 
     def _settle(self, read: Sequence[_Delivery]) -> None:
-        """
-        Acknowledge *read*, reject the messages in `_rejected`, and wait until the broker did both.
+        """Acknowledge *read*, reject the messages in `_rejected`, wait until the broker did both.
 
         The broker handles requests in order, so its answer to the last request is sufficient.
         """

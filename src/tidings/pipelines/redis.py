@@ -54,8 +54,7 @@ return -written - 1
 
 
 class Redis(OwnedStore):
-    """
-    A sink that keeps the hash *key* at *url* equal to the objects of the feed.
+    """A sink that keeps the hash *key* at *url* equal to the objects of the feed.
 
     `HGET key type/id` returns the object as JSON. One script writes a batch. The hash `key:writers`
     has the fence of the last worker; after a later worker has written, an earlier worker can no
@@ -123,8 +122,7 @@ class Redis(OwnedStore):
         return int(found)
 
     def write(self, messages: list[Message], fence: int) -> None:
-        """
-        Write the messages with one call of the script.
+        """Write the messages with one call of the script.
 
         Raises:
             Unwritten: JSON cannot represent the message at the error's *index*. The messages before

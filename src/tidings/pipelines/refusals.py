@@ -1,5 +1,4 @@
-"""
-Decide by its code whether an error of a source or store passes, or what it is final for.
+"""Decide by its code whether an error of a source or store passes, or what it is final for.
 
 An error that the table does not have counts as an attempt; so do lost connections, which pass if
 the store was open before and cannot be opened again.

@@ -49,8 +49,7 @@ def names_of(columns: Names) -> tuple[str, ...]:
 
 
 class SizeRule:
-    """
-    The rule for operations of *name* that the feed would refuse because they are too large.
+    """The rule for operations of *name* that the feed would refuse because they are too large.
 
     *too_large* is `stop`, `skip` or `report`. *keys* are the fields with the key.
 
@@ -65,8 +64,7 @@ class SizeRule:
         self.name, self.keys, self._too_large = name, tuple(keys), too_large
 
     def refit(self, operation: Operation, reason: str) -> Operation | None:
-        """
-        Return an operation in place of *operation*, which the feed would refuse for *reason*.
+        """Return an operation in place of *operation*, which the feed would refuse for *reason*.
 
         It is an object with the key and the reason, or None if the row is skipped.
 
@@ -103,8 +101,7 @@ class SizeRule:
 
 
 def refusal_of(operation: Mapping[str, Any], line: bytes) -> str:
-    """
-    Return the reason why a feed would refuse *operation* for its size, nesting or id, or "".
+    """Return the reason why a feed would refuse *operation* for its size, nesting or id, or "".
 
     *line* is the operation as JSON.
     """
@@ -121,8 +118,7 @@ def refusal_of(operation: Mapping[str, Any], line: bytes) -> str:
 
 
 class RowRules(SizeRule):
-    """
-    The rules for the rows of *name*.
+    """The rules for the rows of *name*.
 
     Only *columns* and the key are published; if *columns* is empty, all columns except *exclude*. A
     column that is named like a secret (`is_secret`) must be named: a new reader refuses the table
@@ -149,8 +145,7 @@ class RowRules(SizeRule):
         self._withheld, self._warned = set[str](), set[str]()
 
     def choose(self, names: Sequence[str], published: Collection[str] | None) -> list[str]:
-        """
-        Choose the columns to read among *names*, and return the reasons why this is not possible.
+        """Choose the columns to read among *names*, and return the reasons why this is impossible.
 
         *published* are the columns that the reader has published before, or None if it is new.
         """
@@ -172,8 +167,7 @@ class RowRules(SizeRule):
         return problems
 
     def select(self, document: dict[str, Any], published: Collection[str] | None) -> dict[str, Any]:
-        """
-        Return the chosen fields of *document*.
+        """Return the chosen fields of *document*.
 
         Raises:
             WrongPipeline: a field is named like a secret, and the reader is new.
@@ -189,8 +183,7 @@ class RowRules(SizeRule):
         return [each for each in names if each not in self.exclude]
 
     def _judge(self, names: Iterable[str], published: Collection[str] | None) -> list[str]:
-        """
-        Return the problem of columns that are named like secrets and were not named by the user.
+        """Return the problem of columns that are named like secrets and were not named by the user.
 
         A reader that has published before warns instead, and withholds new columns.
         """

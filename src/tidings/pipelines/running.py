@@ -37,8 +37,7 @@ EventSink = Callable[[dict[str, Any]], None]
 
 @dataclass(slots=True)
 class Progress:
-    """
-    The state and the counters of a reader or a store.
+    """The state and the counters of a reader or a store.
 
     *state* is starting, running, standing by, waiting, failing, failed, done or stopped. *records*
     is the number of operations that were read, and *written* the number that were written, which is
@@ -79,9 +78,7 @@ class Progress:
         self.state, self.error = "running", ""
 
     def count(self, records: int, written: int | None = None) -> None:
-        """
-        Count a batch of *records* operations, of which *written* were written; None means all.
-        """
+        """Count a batch of *records* operations, *written* were written; None means all."""
         self.resume()
         self.records += records
         self.written += records if written is None else written
@@ -96,8 +93,7 @@ class Reconnect:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """
-        Observe an attempt to open the connection, which is made within this context.
+        """Observe an attempt to open the connection, which is made within this context.
 
         Raises:
             Away: the connection cannot be opened, but was open before. If it was never open, or the
@@ -120,8 +116,7 @@ READS = "< "  # the prefix of the name of a reader in the list of stores and rea
 
 
 class SourceWorker:
-    """
-    The work of one reader.
+    """The work of one reader.
 
     *at_end* returns True as soon as the stores have everything that the feed had at the start. The
     source is read only then.
@@ -149,8 +144,7 @@ class SourceWorker:
 
     @property
     def measure(self) -> Callable[[], int | None] | None:
-        """
-        A function that returns the size of the log that the source's server keeps for this reader.
+        """A function that returns the size of the log that the server keeps for this reader.
 
         None if the source has no such log.
         """
@@ -158,8 +152,7 @@ class SourceWorker:
         return retained and partial(retained, self._name)
 
     def once(self, stopping: threading.Event) -> None:
-        """
-        Read the source until *stopping* is set, or until the source ends.
+        """Read the source until *stopping* is set, or until the source ends.
 
         Raises:
             Away: the source is not available, but was before. Such an attempt does not count as one
@@ -235,8 +228,7 @@ class SourceWorker:
 
 
 class SinkWorker:
-    """
-    The work of one store, with the same methods as `SourceWorker`.
+    """The work of one store, with the same methods as `SourceWorker`.
 
     *adopt* is the number of rows that a target of another owner must have to be taken over.
     """
@@ -291,8 +283,7 @@ class SinkWorker:
             self._register()
 
     def park(self) -> str:
-        """
-        Park the message that failed, and return its id.
+        """Park the message that failed, and return its id.
 
         Return "" if parking is not enabled, the store itself failed, or the feed rejects the
         request.
@@ -333,8 +324,7 @@ class SinkWorker:
         )
 
     def _register(self) -> None:
-        """
-        Register the consumer if it is missing.
+        """Register the consumer if it is missing.
 
         An existing consumer keeps its position. Only a registration requires the permission to
         change consumers.
@@ -387,8 +377,7 @@ class SinkWorker:
             self._copy.check(str(sink), self.consumer, sink.count)
 
     def _put(self, messages: list[Message], fence: int) -> None:
-        """
-        Write *messages*; while the store refuses them for a reason that passes, repeat this.
+        """Write *messages*; while the store refuses them for a reason that passes, repeat this.
 
         The lease is kept in the meantime. The store is opened again before each attempt, because
         another server may have its address now, and if another worker has written since `open`.
@@ -449,8 +438,7 @@ def run(work: Work, stopping: threading.Event, say: Say, attempts: int) -> None:
 
 
 def _is_past(work: Work, say: Say) -> bool:
-    """
-    Return True if *work* should continue although its last attempt failed.
+    """Return True if *work* should continue although its last attempt failed.
 
     It should continue if the message was parked, or if the message could not be parked because the
     feed was not available.
@@ -502,8 +490,7 @@ _STUCK = (WAITING, "failing")
 
 
 class Runner:
-    """
-    One run of a pipeline.
+    """One run of a pipeline.
 
     *send* is called with each event: `boot`, `metrics`, `waiting`, `alarm`, `error`, `parked` and
     `exit`. *adopt* has, by store, the number of rows that a target of another owner must have to be
@@ -538,8 +525,7 @@ class Runner:
         return [work.progress for work in self._works]
 
     def run(self, look: Callable[[], None] = lambda: None) -> bool:
-        """
-        Run until all readers and stores have stopped; return True if none of them has failed.
+        """Run until all readers and stores have stopped; return True if none of them has failed.
 
         *look* is called every `LOOK_S` seconds. If the pipeline has readers, and all readers have
         finished, the run ends when the stores reach the end of the feed. After `stop`, the run
@@ -570,9 +556,7 @@ class Runner:
         return well
 
     def stop(self) -> None:
-        """
-        Stop every reader and store after its current batch. A signal handler may call this method.
-        """
+        """Stop every reader and store after its current batch. A signal handler may call it."""
         self._stopping.set()
         for store in self._stores:
             store.stop()
@@ -608,8 +592,7 @@ class Runner:
             self.stop()
 
     def _has_begun(self) -> bool:
-        """
-        Return True if the stores have received everything that the feed had at the start.
+        """Return True if the stores have received everything that the feed had at the start.
 
         After the first True, the result stays True. Otherwise, operations of one reader would delay
         the start of another reader.
@@ -623,8 +606,7 @@ class Runner:
             return all(self._is_at_end_or_waits(api, store) for store in self._stores)
 
     def _is_at_end_or_waits(self, api: NamedConsumers, store: SinkWorker) -> bool:
-        """
-        Return True if *store* is at the end of the feed, or if readers need not wait for it.
+        """Return True if *store* is at the end of the feed, or if readers need not wait for it.
 
         Readers do not wait for a store that has failed or waits, unless it starts at the end of
         the feed and has no position yet: it would miss their messages.

@@ -68,8 +68,7 @@ class _Serializer(JSONSerializer):
 
 
 class Search(OwnedStore):
-    """
-    A sink that keeps *index* at *url* equal to the objects of the feed.
+    """A sink that keeps *index* at *url* equal to the objects of the feed.
 
     `{namespace}` in *index* is replaced by the type of the object in lower case. Each index is
     marked with its consumer in `_meta` (`ownership`), and only marked ones are emptied. A batch
@@ -123,8 +122,7 @@ class Search(OwnedStore):
         )
 
     def write(self, messages: list[Message], fence: int) -> None:
-        """
-        Write the messages.
+        """Write the messages.
 
         Raises:
             Unwritten: the message at the error's *index* was rejected. The messages before it are
@@ -180,8 +178,7 @@ class Search(OwnedStore):
                 raise Busy(_reason(result), means)
 
     def _bulk(self, lines: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-        """
-        Send *count* actions, and return the result of each.
+        """Send *count* actions, and return the result of each.
 
         Raises:
             Busy: the answer lacks results, so some actions may not have been executed.
@@ -205,8 +202,7 @@ class Search(OwnedStore):
         return [{"index": where}, message.data]
 
     def _empty(self) -> None:
-        """
-        Delete every document in the indices of this store, and the versions of all documents.
+        """Delete every document in the indices of this store, and the versions of all documents.
 
         Raises:
             Busy: the server refused a deletion, or another program writes to an index.
@@ -236,8 +232,7 @@ class Search(OwnedStore):
         return is_found
 
     def _forget(self, index: str) -> None:
-        """
-        Make the server forget the versions of deleted documents, which it keeps for a minute.
+        """Make the server forget the versions of deleted documents, which it keeps for a minute.
 
         The log of a new feed has lower positions than an earlier feed, so the server would reject
         its documents as outdated.
@@ -299,8 +294,7 @@ class Search(OwnedStore):
         return {name: each["mappings"]["_meta"] for name, each in found.items()}
 
     def _claim_index(self, index: str) -> None:
-        """
-        Mark *index*, which is created if it is missing.
+        """Mark *index*, which is created if it is missing.
 
         Raises:
             NotOurs: the index belongs to another consumer, or has documents of an unknown origin.
@@ -362,8 +356,7 @@ class Search(OwnedStore):
 
 
 def _are_positions(documents: list[dict[str, Any]]) -> bool:
-    """
-    Return True if the versions of *documents* are positions in a log.
+    """Return True if the versions of *documents* are positions in a log.
 
     The server's own versions count the writes of a document from 1.
     """
@@ -371,8 +364,7 @@ def _are_positions(documents: list[dict[str, Any]]) -> bool:
 
 
 def _as_it_is(document: dict[str, Any]) -> dict[str, Any]:
-    """
-    Return the action that deletes a document and keeps its version.
+    """Return the action that deletes a document and keeps its version.
 
     A delete by query would increase the version. Until `_forget`, the index would then reject
     writes of the object.
@@ -382,8 +374,7 @@ def _as_it_is(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_failure(result: dict[str, Any]) -> bool:
-    """
-    Return True if the server did not execute the action.
+    """Return True if the server did not execute the action.
 
     A document that is deleted, but does not exist, has the status 404 without an error.
     """

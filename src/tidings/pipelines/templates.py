@@ -8,8 +8,7 @@ from tidings.core.version import how_to_install
 
 
 class Sample(NamedTuple):
-    """
-    An example of a source or store.
+    """An example of a source or store.
 
     *name* is the name of the class, and *extra* the extra of the package `tidings` that the class
     needs.

@@ -1,5 +1,4 @@
-"""
-The ASGI app of a server.
+"""The ASGI app of a server.
 
 It checks the host and the origin of each request, routes the request, and selects the thread that
 handles it.
@@ -63,8 +62,7 @@ class UpgradeRequired(Rejected, code="upgrade_required", status=426):
 
 
 class ServerApp:
-    """
-    The ASGI app of *host*.
+    """The ASGI app of *host*.
 
     *host_check* checks the host and the origin of requests. *console* is the folder of the live
     page; None if the page is not served.
@@ -191,8 +189,7 @@ class ServerApp:
     async def _fallback(
         self, scope: Message, headers: dict[str, str], path: str, methods: list[str]
     ) -> Answer | None:
-        """
-        Answer a request that no route matches; return None if the default route is to refuse it.
+        """Answer a request that no route matches; return None if the default route is to refuse it.
 
         *methods* are the methods that the path allows.
         """

@@ -184,8 +184,7 @@ def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--verbose", is_flag=True, help="Log normal events too, not only problems.")
 @logs.log_format_option
 def serve(settings: tuple[str, ...], verbose: bool, log_format: str, **options: Any) -> None:
-    """
-    Serve feeds from this process: HTTP, event streams, WebSockets, and the web page /console.
+    """Serve feeds from this process: HTTP, event streams, WebSockets, and the web page /console.
 
     All data are in one SQLite file in the folder --data. An operation is acknowledged when it is
     on disk.
@@ -233,8 +232,7 @@ def serve(settings: tuple[str, ...], verbose: bool, log_format: str, **options: 
     help="Folder of the server's data.",
 )
 def backup(target: Path, data: Path) -> None:
-    """
-    Copy the feeds of a server, running or stopped, to the new file TARGET.
+    """Copy the feeds of a server, running or stopped, to the new file TARGET.
 
     TARGET has everything that was acknowledged when the copy began. A running server stays
     available during the copy. To restore a backup, put TARGET into an empty folder under the name
@@ -259,8 +257,7 @@ def backup(target: Path, data: Path) -> None:
 
 
 def run(host: Callable[..., Any], name: str, options: Any, stop_s: float = STOP_S) -> None:
-    """
-    Run *host* with *options* as the command *name*, until a signal.
+    """Run *host* with *options* as the command *name*, until a signal.
 
     The process ends within *stop_s* of the signal, by force if necessary.
 
@@ -307,8 +304,7 @@ async def _run(host: Callable[..., Any], name: str, options: Any, stop_s: float)
 
 
 def _ending_by_force(name: str, stop_s: float) -> Callable[..., object]:
-    """
-    Return a signal handler that ends the process *stop_s* after the first signal.
+    """Return a signal handler that ends the process *stop_s* after the first signal.
 
     The forced end is as safe as a crash, because all acknowledged data is on disk.
     """
@@ -331,8 +327,7 @@ def _tail(url: str) -> str:
 
 
 def pairs(settings: tuple[str, ...]) -> dict[str, str]:
-    """
-    Return *settings* as a mapping.
+    """Return *settings* as a mapping.
 
     Raises:
         Problem: one of *settings* is not NAME=VALUE.

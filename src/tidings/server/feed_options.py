@@ -1,5 +1,4 @@
-"""
-The command line options of a host: its feeds, their profiles and their upstreams.
+"""The command line options of a host: its feeds, their profiles and their upstreams.
 
 Some options change the profile of a feed, as the command `tidings feed` does on a stage. The
 options of chained feeds become the settings that a deployment of a stage would have.
@@ -43,8 +42,7 @@ _NUMBERS = ("restart_offset", "leaders")
 
 @dataclass(frozen=True, slots=True)
 class FeedOptions:
-    """
-    The options that change the profile of a feed.
+    """The options that change the profile of a feed.
 
     None for a field keeps the stored value. If *resources* is empty, the stored resources and their
     maximum age are kept.
@@ -63,8 +61,7 @@ class FeedOptions:
 
 @dataclass(frozen=True, slots=True)
 class HostOptions(FeedOptions):
-    """
-    The options of every host: its address, its feeds, and their upstreams.
+    """The options of every host: its address, its feeds, and their upstreams.
 
     *allow_hosts* are additional names of the host. *allow_origins* are the origins of pages that
     may access the host. *settings* replaces defaults of settings. *chain_from* and *chains*
@@ -87,8 +84,7 @@ class HostOptions(FeedOptions):
 
 
 def profile_change(options: FeedOptions, known: Profile = _PLAIN) -> Change | None:
-    """
-    Return the change that *options* make to a profile; None if they change nothing.
+    """Return the change that *options* make to a profile; None if they change nothing.
 
     Passwords of *known* keep their hashes.
 
@@ -164,8 +160,7 @@ def _hash(option: str, file: Path, known: tuple[str, ...]) -> str:
 
 
 def chained_feeds(options: HostOptions) -> dict[str, str]:
-    """
-    Return the upstream URL of each chained feed, by the feed's name.
+    """Return the upstream URL of each chained feed, by the feed's name.
 
     Raises:
         Problem: an option does not name a feed.
@@ -185,8 +180,7 @@ def chained_feeds(options: HostOptions) -> dict[str, str]:
 
 
 def chain_settings(options: HostOptions) -> dict[str, str]:
-    """
-    Return the settings for chained feeds and elections; empty if the options configure neither.
+    """Return the settings for chained feeds and elections; empty if the options configure neither.
 
     Raises:
         Problem: an option does not name a feed, or an option --source is invalid.

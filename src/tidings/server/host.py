@@ -110,15 +110,12 @@ def now_ms() -> int:
 
 
 def steady_ms() -> int:
-    """
-    Return a time that is never adjusted: the start time of the process plus the time since.
-    """
+    """Return a time that is never adjusted: the start time of the process plus the time since."""
     return BEGAN_MS + round((time.monotonic() - _BEGAN_S) * 1000)
 
 
 def expiring_ms() -> int:
-    """
-    Return the time that decides expiry: the earlier of the wall clock and `steady_ms`.
+    """Return the time that decides expiry: the earlier of the wall clock and `steady_ms`.
 
     So nothing expires too early while the wall clock is ahead.
     """
@@ -163,8 +160,7 @@ def _request_pools() -> dict[tuple[bool, bool], ThreadPoolExecutor]:
 
 
 class Host(Assembly):
-    """
-    The feeds in the file at *path*, served by the event loop *loop*.
+    """The feeds in the file at *path*, served by the event loop *loop*.
 
     Leaders are elected in the file *coordinator*. The parts of the archive are in the folder
     *archive*.
@@ -250,8 +246,7 @@ class Host(Assembly):
         coordinator: Path | None = None,
         archive: Path | None = None,
     ) -> Host:
-        """
-        Return a host for the running event loop, opened in a thread.
+        """Return a host for the running event loop, opened in a thread.
 
         Raises:
             CannotOpen: see `Database`.
@@ -260,8 +255,7 @@ class Host(Assembly):
         return await asyncio.to_thread(cls, path, settings, coordinator, archive, loop=loop)
 
     def start(self) -> None:
-        """
-        Repair the data that the previous process left incomplete, and start the followers.
+        """Repair the data that the previous process left incomplete, and start the followers.
 
         The feeds with work are found by statements over all feeds, so idle feeds cost nothing.
         """
@@ -301,8 +295,7 @@ class Host(Assembly):
     # Feeds that are created and deleted while the server runs.
 
     def on_feed_deleted(self, feed: str) -> None:
-        """
-        Disconnect the WebSockets of *feed*, and start the removal.
+        """Disconnect the WebSockets of *feed*, and start the removal.
 
         Other readers check the directory, and end within two seconds.
         """
@@ -393,8 +386,7 @@ class Host(Assembly):
             self.documents.forget(feed, name)
 
     def _archive_again(self, feed: str) -> None:
-        """
-        Move the checkpoint of the archive back to before the first hole.
+        """Move the checkpoint of the archive back to before the first hole.
 
         Do nothing if the checkpoint is already before the hole. No other reader can
         have passed the hole.
@@ -451,9 +443,7 @@ class Host(Assembly):
         )
 
     def _free(self, feed: str) -> None:
-        """
-        Release the lock of the relay of *feed*. At the start, only a killed process can hold it.
-        """
+        """Release the lock of the relay of *feed*. At the start, only a killed process holds it."""
         relay = self.stores.relays.relay(feed)
         if relay.owner:
             self.stores.relays.write(relay, replace(relay, owner="", lease_until_ms=0))
@@ -488,8 +478,7 @@ class Host(Assembly):
             self._elections.close()
 
     def sweep(self) -> None:
-        """
-        Run the scheduled sweep, once a minute. A step that fails does not stop the others.
+        """Run the scheduled sweep, once a minute. A step that fails does not stop the others.
 
         Raises:
             ExceptionGroup: the errors of the failed steps.
@@ -556,9 +545,7 @@ class Host(Assembly):
         return Figures(head, lags)
 
     def recent_feeds(self) -> frozenset[str]:
-        """
-        Return at most `limits.FEEDS_NAMED` feeds: those that have grown last, then others by name.
-        """
+        """Return up to `limits.FEEDS_NAMED` feeds: the last to have grown, then others by name."""
         recent = list(self._recent)[::-1]
         recent = [each for each in recent if self.directory.find(public_name(each)) == each]
         found = dict.fromkeys(chain(recent, islice(self.directory.all_keys(), limits.FEEDS_NAMED)))
@@ -580,8 +567,7 @@ class Host(Assembly):
             self.late_consumers.pop(feed, None)
 
     def _on_document(self, feed: str, kind: str) -> None:
-        """
-        Discard a cached profile of *feed*, and wake its webhooks.
+        """Discard a cached profile of *feed*, and wake its webhooks.
 
         One of the webhooks or its consumer may have changed.
         """
@@ -667,8 +653,7 @@ class Host(Assembly):
         return self.stores.free_space.overwrite
 
     def _push(self, feed: str, pusher: Handler) -> None:
-        """
-        Run push for *feed*. Without connected clients, first skip the pages that state has handled.
+        """Run push for *feed*. Without connected clients, skip the pages that state has handled.
 
         A client that connects later receives all pages after its cursor before it joins push, so it
         misses nothing. Pages with a trace are not skipped, because their handling is reported.
@@ -688,8 +673,7 @@ class Host(Assembly):
         return PUSH_REST if self.sockets.count else IDLE_REST
 
     def _await_writer(self, ms: int) -> None:
-        """
-        Implement `Sleep` for a reader that waits until the page of a taken number is written.
+        """Implement `Sleep` for a reader that waits until the page of a taken number is written.
 
         Raises:
             Unavailable: this thread is in a transaction, so no other writer can be active.

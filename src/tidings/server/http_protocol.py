@@ -1,5 +1,4 @@
-"""
-HTTP/1.1 on one connection: limits on the size of heads, deadlines, and framing as in RFC 9112.
+"""HTTP/1.1 on one connection: limits on the size of heads, deadlines, and framing as in RFC 9112.
 
 Uvicorn's protocol, on which this one is based, accepts heads of any size, does not limit the time
 for sending a head, and waits indefinitely for a client to read its answer.
@@ -49,9 +48,7 @@ DISCARD_BYTES_MAX = 16 * 1024 * 1024
 
 
 def raise_file_limit() -> int:
-    """
-    Raise the process's limit of open files up to `limits.FILES_MAX`; return how many it may open.
-    """
+    """Raise the process's limit of open files up to `limits.FILES_MAX`; return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, limits.FILES_MAX)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -80,8 +77,7 @@ class RequestLimits:
 
 @dataclass(slots=True)
 class Admission:
-    """
-    The admission of connections up to the limit of *bounds*.
+    """The admission of connections up to the limit of *bounds*.
 
     At the limit, a new connection replaces the connection that has been idle for longest, so that
     idle connections lock no client out. A connection is idle during its TLS handshake, until the
@@ -101,8 +97,7 @@ class Admission:
     _reported_s: float = float("-inf")
 
     def admit(self, count: int) -> bool:
-        """
-        Return True if a connection may be accepted in addition to *count* open ones.
+        """Return True if a connection may be accepted in addition to *count* open ones.
 
         If there are too many, first close an idle connection.
         """
@@ -141,8 +136,7 @@ class Admission:
 
 
 class Connection:
-    """
-    A transport that limits the time for closing, and reports to *admission* when it is idle.
+    """A transport that limits the time for closing, and reports to *admission* when it is idle.
 
     `close` sends the buffered bytes for at most `close_s`, and then resets the connection. If
     *is_receiving* returns True, a request is still arriving. `close` then reads and discards the
@@ -177,8 +171,7 @@ class Connection:
         self._transport.write(data)
 
     def wait(self, seconds: float, on_deadline: Callable[[], None]) -> None:
-        """
-        Call *on_deadline* after *seconds*, unless `stop_waiting` is called first.
+        """Call *on_deadline* after *seconds*, unless `stop_waiting` is called first.
 
         Until then the connection is idle, so *admission* may close it.
         """
@@ -301,8 +294,7 @@ class Connection:
 
 
 class _Fields(NamedTuple):
-    """
-    The encoded header fields of a response.
+    """The encoded header fields of a response.
 
     *length* is the Content-Length, or None. *is_last* is True if the fields close the connection.
     """
@@ -314,8 +306,7 @@ class _Fields(NamedTuple):
 
 @lru_cache(maxsize=FIELDS_KEPT)
 def _encode_fields(headers: tuple[tuple[bytes, bytes], ...]) -> _Fields:
-    """
-    Encode *headers*, which are the same in most responses.
+    """Encode *headers*, which are the same in most responses.
 
     Raises:
         ValueError: a name or a value has a character that would end the field.
@@ -371,8 +362,7 @@ class Cycle(RequestResponseCycle):
         return False
 
     async def send(self, message: Any) -> None:
-        """
-        Send a part of the answer.
+        """Send a part of the answer.
 
         HTTP/1.0 has no chunks, so the end of the connection is the end of an answer without a
         length.
@@ -415,8 +405,7 @@ def _nothing() -> None:
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """
-    The protocol of one connection.
+    """The protocol of one connection.
 
     *admission* has the limits and the idle connections of the server. If *is_admitted* is True, the
     connection was already admitted before its TLS handshake.
@@ -514,8 +503,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._wait(self.admission.bounds.head_s)
 
     def _parse(self, data: bytes) -> None:
-        """
-        Parse *data*. Ignore upgrades to HTTP/2, and to anything else except a WebSocket.
+        """Parse *data*. Ignore upgrades to HTTP/2, and to anything else except a WebSocket.
 
         Raises:
             HttpParserError: *data* is not HTTP/1.1, or the request is refused.
@@ -599,8 +587,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._start(self._cycle(keeps), size)
 
     def _target(self, method: str) -> tuple[bytes, bytes]:
-        """
-        Return the path and the query of the request's target.
+        """Return the path and the query of the request's target.
 
         If the target is an absolute URL, its host replaces the header `Host`.
 

@@ -1,5 +1,4 @@
-"""
-Serve an ASGI app on a listening socket, for the server, the twin and the agent.
+"""Serve an ASGI app on a listening socket, for the server, the twin and the agent.
 
 This module also checks the host and the origin of each request, and whether a request comes from a
 trusted proxy.
@@ -58,8 +57,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """
-    A check of the host and the origin of requests.
+    """A check of the host and the origin of requests.
 
     *hosts* are the names of the server. *origins* are the origins of pages that may access it. A
     stage leaves it to the browser to restrict pages, by the CORS headers of its answers. A server
@@ -72,8 +70,7 @@ class HostCheck:
     _known: set[str] = field(default_factory=set)  # hosts that passed the check before
 
     def check(self, scope: Message) -> dict[str, str]:
-        """
-        Return the headers of the request.
+        """Return the headers of the request.
 
         Raises:
             RepeatedHeader: the request has two credentials.
@@ -98,8 +95,7 @@ class HostCheck:
 
 
 def networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """
-    Return the networks that *texts* name; an address is a network of one address.
+    """Return the networks that *texts* name; an address is a network of one address.
 
     Raises:
         Problem: one of *texts* is not an IP address or network.
@@ -111,8 +107,7 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 
 class KnownProxies:
-    """
-    A filter that removes forwarding headers from the requests of untrusted clients.
+    """A filter that removes forwarding headers from the requests of untrusted clients.
 
     With `Forwarded` or a similar header, a client determines the host of the links in the answer.
     The headers are kept if the request comes from one of *proxies*, or if *every* client is a
@@ -144,8 +139,7 @@ class KnownProxies:
 
 
 class TlsServer:
-    """
-    A TLS server on *listener*, which admits each connection before its handshake.
+    """A TLS server on *listener*, which admits each connection before its handshake.
 
     So connections count while their handshake lasts. A refused connection is closed without an
     answer, because an answer would require the handshake.
@@ -250,8 +244,7 @@ async def serving(
     tls_key: Path | None = None,
     **websockets: Any,
 ) -> AsyncIterator[Callable[[], None]]:
-    """
-    Serve *app* on *listeners* while the context is open.
+    """Serve *app* on *listeners* while the context is open.
 
     On exit, requests in flight have *grace_s* seconds to end. *bounds* are the limits of requests
     and connections. *meters* counts requests and bytes. *websockets* are uvicorn's options of
@@ -290,8 +283,7 @@ async def serving(
 
 
 def _reset_unreachable(listener: socket.socket, stall_s: float) -> None:
-    """
-    Make the kernel reset connections to *listener* whose client does not answer for *stall_s*.
+    """Make the kernel reset connections to *listener* whose client does not answer for *stall_s*.
 
     The accepted sockets inherit the options. The kernel counts from the first unacknowledged byte.
     On an idle connection, it sends probes after half of the time, and counts from the last segment
@@ -319,8 +311,7 @@ def _renew(
     tls_key: Path | None,
     websockets: dict[str, Any],
 ) -> None:
-    """
-    Use the current content of the files of the certificate for new connections.
+    """Use the current content of the files of the certificate for new connections.
 
     Raises:
         Problem: a file cannot be read, or has something else.
@@ -359,8 +350,7 @@ def _config(
 
 
 def check_certificate(cert: Path, key: Path) -> None:
-    """
-    Check that *cert* has a chain of certificates and *key* the private key of the first one.
+    """Check that *cert* has a chain of certificates and *key* the private key of the first one.
 
     Raises:
         Problem: a file cannot be read, or has something else.

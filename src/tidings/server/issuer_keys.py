@@ -1,5 +1,4 @@
-"""
-Fetch the keys of a token issuer before a request needs them.
+"""Fetch the keys of a token issuer before a request needs them.
 
 The fetch runs in a separate thread, outside of the event loop and of every transaction. All
 requests with a token that names an unknown key await the same fetch; others do not wait. `Tokens`
@@ -36,8 +35,7 @@ class IssuerKeys:
         tokens.fetches = False
 
     async def prepare(self, authorization: str | None) -> None:
-        """
-        Return when the token in the header can be verified, or the fetch of the keys has ended.
+        """Return when the token in the header can be verified, or the fetch of the keys has ended.
 
         The wait for a fetch ends after `FETCH_S`.
         """
@@ -65,8 +63,7 @@ class IssuerKeys:
             await asyncio.wait({self._fetching}, timeout=FETCH_S)
 
     async def _fetch(self) -> None:
-        """
-        Fetch the keys in a daemon thread.
+        """Fetch the keys in a daemon thread.
 
         So an issuer that never ends its answer does not delay the stop of the server.
         """

@@ -1,5 +1,4 @@
-"""
-The log of a host on stderr: lines of text, or one JSON object per line.
+"""The log of a host on stderr: lines of text, or one JSON object per line.
 
 A log call that passes a mapping as its only argument has fields: `log.warning("%(feed)s: ...",
 {"feed": feed})`. The text has the same values as the JSON, and the mapping may have more.
@@ -35,8 +34,7 @@ log_format_option: Callable[..., Any] = click.option(
 
 
 class JsonFormatter(logging.Formatter):
-    """
-    A formatter that writes a record as one line of JSON, with the names of Powertools' logger.
+    """A formatter that writes a record as one line of JSON, with the names of Powertools' logger.
 
     The keys are `level`, `location` (function and line), `message`, `timestamp` (RFC 3339, UTC),
     `service`, `logger`, and the fields of the call. An exception adds `exception_name` and
@@ -76,8 +74,7 @@ def _plain(value: object) -> object:
 
 
 def configure(log_format: str, service: str, level: int = logging.WARNING) -> None:
-    """
-    Write the log of this process to stderr. *service* is the name of the command.
+    """Write the log of this process to stderr. *service* is the name of the command.
 
     From now on, neither stdout nor stderr blocks the process.
     """

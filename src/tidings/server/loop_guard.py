@@ -1,5 +1,4 @@
-"""
-Prevent the event loop from waiting and from computing for long.
+"""Prevent the event loop from waiting and from computing for long.
 
 If the loop waits for the lock of a thread that waits for the loop, the server deadlocks. So the
 loop must never wait for a lock. `Database` always enforces this rule for its own lock. If the
@@ -36,16 +35,14 @@ class LoopWouldBlock(RuntimeError):
 
 
 class LoopBlocked(SystemExit):
-    """
-    A callback blocked the event loop for too long.
+    """A callback blocked the event loop for too long.
 
     Both asyncio's loop and uvloop's loop end with this error.
     """
 
 
 def check_may_block(what: str = "a lock") -> None:
-    """
-    Check that the calling thread may wait for *what*.
+    """Check that the calling thread may wait for *what*.
 
     Raises:
         LoopWouldBlock: the calling thread runs an event loop.
@@ -85,8 +82,7 @@ def _check(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def install() -> None:
-    """
-    Check the loops of this process from now on.
+    """Check the loops of this process from now on.
 
     Every lock that a module of Tidings creates is a checked lock.
     """
@@ -131,8 +127,7 @@ class _CollectorTime:
 
 
 def parse_limit_ms(value: str) -> float:
-    """
-    Return the limit in milliseconds from *value*, that of `VARIABLE`; 0 means no limit.
+    """Return the limit in milliseconds from *value*, that of `VARIABLE`; 0 means no limit.
 
     Raises:
         ValueError: *value* is not a number, or negative, or infinite.
@@ -144,8 +139,7 @@ def parse_limit_ms(value: str) -> float:
 
 
 def watch(loop: asyncio.AbstractEventLoop, limit_ms: float) -> None:
-    """
-    End *loop* with `LoopBlocked` after a callback that used more than *limit_ms* of CPU time.
+    """End *loop* with `LoopBlocked` after a callback that used more than *limit_ms* of CPU time.
 
     Do nothing if *limit_ms* is 0.
     """

@@ -1,5 +1,4 @@
-"""
-Stores in memory, for data that ends with the process.
+"""Stores in memory, for data that ends with the process.
 
 These are connections, subscriptions, leases of followers, and the usage of keys. Tests also use
 these stores in place of the stores of other hosts.
@@ -62,8 +61,7 @@ class MemoryInbox:
 
 
 class MemorySubscriptions:
-    """
-    Implements `SubscriptionStore`.
+    """Implements `SubscriptionStore`.
 
     An index key without subscriptions is not stored, so lookups of keys do not use up memory.
     """
@@ -152,8 +150,7 @@ class MemoryRegistry:
 
 
 class MemoryConnections:
-    """
-    Implements `ConnectionStore`.
+    """Implements `ConnectionStore`.
 
     Removing a connection also removes its pending change from *inbox*, its entries from *registry*,
     and its subscriptions from *subscriptions*. The subscriptions are found by the index keys of two
@@ -174,8 +171,7 @@ class MemoryConnections:
         self._lock = Lock()
 
     def open(self, connection: Connection) -> None:
-        """
-        Store a new connection.
+        """Store a new connection.
 
         No lock is needed, because only the event loop stores new connections, with new ids.
         """
@@ -242,8 +238,7 @@ class StoredFollower:
 
 
 class MemoryFollowers:
-    """
-    Implements `FollowerStore` and `Checkpoints`.
+    """Implements `FollowerStore` and `Checkpoints`.
 
     The event loop may use this store, because it has no lock. No lock is needed, because only one
     thread at a time runs a follower, and other threads only read its data.
@@ -343,8 +338,7 @@ class MemoryFollowers:
 
 
 class MemoryKeyUsage:
-    """
-    Implements `KeyUsage`.
+    """Implements `KeyUsage`.
 
     The store keeps the counts of the current window of each key and of the windows next to it,
     because a caller that reads the clock just before a window ends may add its count just after.

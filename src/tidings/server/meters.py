@@ -1,5 +1,4 @@
-"""
-Measurements of a server's requests, commits, pushed messages and webhooks, for `/metrics`.
+"""Measurements of a server's requests, commits, pushed messages and webhooks, for `/metrics`.
 
 Only the event loop changes them, so no lock is needed. Threads pass their values to the loop. A
 scrape copies them in a thread; each copy is one call of the interpreter.
@@ -56,8 +55,7 @@ class Histogram:
 
 
 class Meters:
-    """
-    The measurements of one process. Only `count_call` may be called from any thread.
+    """The measurements of one process. Only `count_call` may be called from any thread.
 
     *answers* has the time from the head of a request to the head of its answer, by route, method
     and status. *refusals* counts, by status, requests that no app received.
@@ -77,8 +75,7 @@ class Meters:
         self.observe_answer: Callable[[Any, str, int, float], object] | None = None
 
     def count_answer(self, route: str, method: str, status: int, seconds: float) -> None:
-        """
-        Count the answer to a request that matched *route*, a template of `http.routes`.
+        """Count the answer to a request that matched *route*, a template of `http.routes`.
 
         Labels have a bounded number of values: *route* never contains a part of the request.
         """

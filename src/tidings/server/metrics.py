@@ -1,5 +1,4 @@
-"""
-`/metrics`: the values that a server reports to Prometheus, as text or as OpenMetrics.
+"""`/metrics`: the values that a server reports to Prometheus, as text or as OpenMetrics.
 
 Counters have the names of a stage's metrics, in snake case; `FAMILIES` has all others. Tidings
 renders them itself: see ADR 79.
@@ -44,8 +43,7 @@ Samples = dict[str, list[tuple["float | Histogram", Labels]]]
 
 
 class Family(NamedTuple):
-    """
-    A name with its samples. A counter has no suffix `_total` here.
+    """A name with its samples. A counter has no suffix `_total` here.
 
     If the values have a unit, it is the end of *name*, as OpenMetrics requires. *labels* are the
     names of the labels.
@@ -199,8 +197,7 @@ def form_for(accept: str) -> str:
 
 
 def render_metrics(host: Host, form: str = TEXT) -> str:
-    """
-    Return all metrics of *host* in *form*, which is `TEXT` or `OPEN_METRICS`.
+    """Return all metrics of *host* in *form*, which is `TEXT` or `OPEN_METRICS`.
 
     The labels of a gauge are the feed, and the name of the follower or consumer. At most
     `limits.FEEDS_NAMED` feeds have labels; the others are summed.

@@ -1,5 +1,4 @@
-"""
-Commands of operators on the data folder of a server: changes of settings, keys and users; backups.
+"""Commands of operators on the data folder of a server: settings, keys and users; backups.
 
 A running server holds the lock of the database file, so it makes these changes itself, on request
 through a Unix socket in the data folder. Requests name feeds, or the host (`model.feeds.HOST`). The
@@ -73,8 +72,7 @@ class _NamedDocuments(Documents):
 
 
 def _key(database: Database, name: str) -> str:
-    """
-    Return the key of the feed *name*, as in `Directory`; a name without a record is a key.
+    """Return the key of the feed *name*, as in `Directory`; a name without a record is a key.
 
     Raises:
         Problem: the feed was deleted.
@@ -105,9 +103,7 @@ def _ask(path: Path, kind: str, call: str, *arguments: object) -> Any:
 
 @contextlib.contextmanager
 def _short_path(path: Path) -> Iterator[str]:
-    """
-    Yield *path*, or another path of the same socket if a call to the kernel cannot contain *path*.
-    """
+    """Yield *path*, or another path of its socket if the kernel's calls cannot contain it."""
     if len(os.fsencode(path)) <= SOCKET_PATH_BYTES_MAX:
         yield str(path)
         return
@@ -120,8 +116,7 @@ def _short_path(path: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def open_documents(folder: Path) -> Iterator[DocumentsOf]:
-    """
-    Yield the documents of the server with the data folder *folder*, running or stopped.
+    """Yield the documents of the server with the data folder *folder*, running or stopped.
 
     Raises:
         Problem: *folder* has no data file, or the file cannot be opened.
@@ -135,8 +130,7 @@ def open_documents(folder: Path) -> Iterator[DocumentsOf]:
 
 @contextlib.contextmanager
 def open_stopped(folder: Path) -> Iterator[Database]:
-    """
-    Yield the database of the stopped server with the data folder *folder*.
+    """Yield the database of the stopped server with the data folder *folder*.
 
     Raises:
         Problem: the server is running, *folder* has no data file, or the file cannot be opened.
@@ -149,8 +143,7 @@ def open_stopped(folder: Path) -> Iterator[Database]:
 
 
 def back_up(folder: Path, target: Path) -> None:
-    """
-    Write the current data in *folder* to the new file *target*, whether a server runs or not.
+    """Write the current data in *folder* to the new file *target*, whether a server runs or not.
 
     Raises:
         Problem: *folder* has no data file, or the file cannot be opened.
@@ -174,8 +167,7 @@ def _database(folder: Path) -> Database:
 async def taking_changes(
     folder: Path, database: Database, on_change: Callable[[str, str, str], None]
 ) -> AsyncIterator[None]:
-    """
-    Answer requests on the socket in *folder* while the context is open.
+    """Answer requests on the socket in *folder* while the context is open.
 
     If a request may have replaced a document, call *on_change* with the document's kind, feed and
     name before answering.
@@ -238,8 +230,7 @@ def _backed_up(database: Database, target: str) -> str:
 
 
 def _is_served(folder: Path) -> bool:
-    """
-    Return True if a server is running on the data in *folder*.
+    """Return True if a server is running on the data in *folder*.
 
     Raises:
         Problem: *folder* has no data file.

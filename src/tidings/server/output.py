@@ -20,8 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Unblocked(io.RawIOBase):
-    """
-    The output *name*, "stdout" or "stderr", of this process with the file descriptor *fd*.
+    """The output *name*, "stdout" or "stderr", of this process with the file descriptor *fd*.
 
     A thread writes to *fd*. Output beyond `QUEUED_BYTES_MAX`, and output that cannot be written, is
     dropped; a line of the log reports how many lines, once *fd* accepts output again. If *waits*,

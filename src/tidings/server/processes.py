@@ -1,5 +1,4 @@
-"""
-The resources of the operating system that a host uses: ports, child processes, installed files.
+"""The resources of the operating system that a host uses: ports, child processes, installed files.
 
 The host is the process of a server or a twin. On Linux, a child process never outlives its host,
 because the kernel kills the child when the host dies (`PR_SET_PDEATHSIG`). On other systems, a host
@@ -62,8 +61,7 @@ class PortBusy(Problem):
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """
-    Listen on *port* of all addresses of *host*; 0 selects a free port.
+    """Listen on *port* of all addresses of *host*; 0 selects a free port.
 
     A host listens first, so that it fails before it starts anything slow. An address that this
     machine lacks is skipped if it has another one: a name often has an IPv4 and an IPv6 address.
@@ -112,8 +110,7 @@ def _listen(family: int, address: tuple[object, ...], *, is_only: bool) -> socke
 
 
 def listen_at(path: Path) -> socket.socket:
-    """
-    Listen on the Unix socket *path*; replace a socket that a killed process left.
+    """Listen on the Unix socket *path*; replace a socket that a killed process left.
 
     Every user may connect to the socket, because a proxy usually runs as another user. The
     permissions of its folder control access.
@@ -139,8 +136,7 @@ def listen_at(path: Path) -> socket.socket:
 
 
 def inherited(environment: Mapping[str, str], first: int = _FIRST_INHERITED) -> list[socket.socket]:
-    """
-    Return the sockets that systemd has opened for this process (`LISTEN_FDS`), or [].
+    """Return the sockets that systemd has opened for this process (`LISTEN_FDS`), or [].
 
     They are the descriptors from *first* on. Connections to them wait while the server restarts.
 
@@ -188,8 +184,7 @@ def _adopt(number: int, name: str) -> socket.socket:
 
 
 def free_port() -> int:
-    """
-    Return a port of the loopback interface that is free now.
+    """Return a port of the loopback interface that is free now.
 
     A host can listen on the port later, because the kernel does not use ports of this range for
     outgoing connections.
@@ -202,8 +197,7 @@ def free_port() -> int:
 
 
 async def wait_until_open(place: int | Path, timeout_s: float) -> None:
-    """
-    Return once *place*, a loopback port or a socket's path, accepts connections.
+    """Return once *place*, a loopback port or a socket's path, accepts connections.
 
     Raises:
         TimeoutError: no connection was accepted within *timeout_s*.
@@ -268,8 +262,7 @@ async def start(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Child:
-    """
-    Start *command* in its own process group, and append its output to *output*.
+    """Start *command* in its own process group, and append its output to *output*.
 
     Call this function in the main thread: the kernel kills the child when the calling thread ends.
     """
@@ -312,8 +305,7 @@ class NoPage(Problem):
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """
-    The files of the installation.
+    """The files of the installation.
 
     *console* is the folder of the web page `/console`. *history* is the git repository that the
     demo posts, or None if Tidings does not run from a checkout.
@@ -324,8 +316,7 @@ class Installed:
 
 
 def find_installed(here: Path = _HERE) -> Installed:
-    """
-    Return the files that belong to the package in the folder *here*.
+    """Return the files that belong to the package in the folder *here*.
 
     Raises:
         NoPage: the package was installed without the web page `/console`.
@@ -338,8 +329,7 @@ def find_installed(here: Path = _HERE) -> Installed:
 
 
 def find_packed(here: Path, name: str) -> Path | None:
-    """
-    Return the folder *name* of the installed wheel or of the checkout; None if it is missing.
+    """Return the folder *name* of the installed wheel or of the checkout; None if it is missing.
 
     A wheel has the folder in the package *here*.
     """
@@ -357,8 +347,7 @@ async def is_repository(folder: Path) -> bool:
 
 
 async def start_demo(repository: Path | None, url: str, output: IO[bytes] | int) -> Child:
-    """
-    Start a child process that posts the history of *repository* to *url*.
+    """Start a child process that posts the history of *repository* to *url*.
 
     Without *repository*, it posts the history of the checkout, or invented events if Tidings does
     not run from a checkout.

@@ -1,5 +1,4 @@
-"""
-Recovery at the start of a server: page numbers without a page, and a data file that was restored.
+"""Recovery at the start of a server: page numbers without a page, and a restored data file.
 
 **Page numbers without a page.** Earlier releases wrote the number and the page separately. If such
 a release was killed between the two writes, it left a hole, which no reader can pass. A hole above
@@ -72,8 +71,7 @@ HEADS_SUFFIX = ".heads"  # suffix of the file with the last page of each feed th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """
-    A repair that fills unwritten page numbers.
+    """A repair that fills unwritten page numbers.
 
     *page_ms* is the retention of a page. The feeds *chained* are skipped, because they get the
     pages from their upstreams.
@@ -91,8 +89,7 @@ class Recovery:
         return () if feed in self.chained else self.log.missing(feed, self._last_handled(feed))
 
     def fill(self, feed: str) -> Sequence[Numbers]:
-        """
-        Write one empty page for each run of unwritten numbers; return the runs.
+        """Write one empty page for each run of unwritten numbers; return the runs.
 
         Raises:
             Unavailable: the disk is full or does not answer; nothing was written.
@@ -124,8 +121,7 @@ class Recovery:
 
 
 class Start(NamedTuple):
-    """
-    A start of a server at *at_ms*, or a later renewal of its *id*.
+    """A start of a server at *at_ms*, or a later renewal of its *id*.
 
     *changed_ns* is the change time of the small file, to which the id was also written. The id is
     empty in a backup, which was made at *at_ms*, and in a data file that no server of this release
@@ -137,9 +133,7 @@ class Start(NamedTuple):
     at_ms: int
 
     def matches(self, found_id: str, changed_ns: int) -> bool:
-        """
-        Return True if this start wrote the small file, with the id *found_id* and *changed_ns*.
-        """
+        """Return True if this start wrote the small file, with *found_id* and *changed_ns*."""
         return self.id != "" and (self.id, self.changed_ns) == (found_id, changed_ns)
 
 
@@ -175,8 +169,7 @@ class SqliteStarts:
 
 
 class HeadFile:
-    """
-    The last page of each feed, in the file *path*.
+    """The last page of each feed, in the file *path*.
 
     A page is recorded after its commit and before it is acknowledged, without a sync. So the file
     is never ahead of the data, and has every acknowledged page even if the process is killed. The
@@ -209,8 +202,7 @@ class HeadFile:
         return {feed: int(page) for page, feed in complete}
 
     def begin(self, heads: Mapping[str, int]) -> None:
-        """
-        Write the file with the last pages *heads*; from now on, `record` records pages.
+        """Write the file with the last pages *heads*; from now on, `record` records pages.
 
         Raises:
             OSError: the file cannot be written.
@@ -231,8 +223,7 @@ class HeadFile:
             raise
 
     def record(self, pages: Sequence[tuple[str, Page]]) -> None:
-        """
-        Record the last page of each feed in *pages*, which are on disk.
+        """Record the last page of each feed in *pages*, which are on disk.
 
         If the disk is full, a feed without a line is not recorded. The pages stay acknowledged.
         """
@@ -271,8 +262,7 @@ def _never(feed: str) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Generations:
-    """
-    The check whether the data file *path* was restored, and the start of a new generation.
+    """The check whether the data file *path* was restored, and the start of a new generation.
 
     *feeds* are the feeds of the host, *chained* those that are chained by the settings.
     *is_deleted* returns True for the key of a deleted feed; its pages may be missing. The check
@@ -294,8 +284,7 @@ class Generations:
         self._heads = HeadFile(self.path.with_name(self.path.name + HEADS_SUFFIX))
 
     def begin(self) -> None:
-        """
-        Record this start. If the data file was restored, begin a new generation of all feeds.
+        """Record this start. If the data file was restored, begin a new generation of all feeds.
 
         If the start cannot be recorded, as on a full disk, the next start may raise a false alarm.
 
@@ -334,8 +323,7 @@ class Generations:
         return [feed for feed in self.starts.heads() if not self.is_deleted(feed)]
 
     def renew(self) -> None:
-        """
-        Record that the logs have grown, so that an earlier copy of the data file is recognized.
+        """Record that the logs have grown, so that an earlier copy of the data file is recognized.
 
         Raises:
             OSError: the small file cannot be written.
@@ -385,8 +373,7 @@ class Generations:
         self._noted = self.starts.growth()
 
     def _begin(self, feed: str, last: Start, assigned: int) -> None:
-        """
-        Begin a new generation of *feed*, which had page *assigned*; do nothing for a chained feed.
+        """Begin a new generation of *feed*, which had page *assigned*; not of a chained feed.
 
         A chained feed gets its pages, and their numbers, from its upstream.
         """

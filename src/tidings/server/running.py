@@ -26,8 +26,7 @@ class NotReady(Exception):
 
 
 class Server:
-    """
-    A server on a free port, running from `__enter__` until `__exit__`.
+    """A server on a free port, running from `__enter__` until `__exit__`.
 
     Several servers can run concurrently. *arguments* are passed to `tidings serve`; the attribute
     may be changed before `start`. Without *data*, the server has a temporary folder, which
@@ -73,8 +72,7 @@ class Server:
         self._folder.cleanup()
 
     def start(self) -> None:
-        """
-        Start the server and return when it is ready.
+        """Start the server and return when it is ready.
 
         Raises:
             NotReady: the server ended, or was not ready within `READY_S`.
@@ -101,9 +99,7 @@ class Server:
         return self._end(signal.SIGTERM)
 
     def wait(self) -> int | None:
-        """
-        Wait for the server to end and return its exit code; kill the server after `STOP_S`.
-        """
+        """Wait for the server to end and return its exit code; kill the server after `STOP_S`."""
         return self._end(None)
 
     @property

@@ -74,8 +74,7 @@ Ready = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Options(HostOptions):
-    """
-    The options of `tidings serve`.
+    """The options of `tidings serve`.
 
     *data* is the data folder. *settings* overrides the *environment*, which overrides the defaults
     of `SETTINGS`. If *unix_socket* is given, the server listens there and not on host and port.
@@ -91,8 +90,7 @@ class Options(HostOptions):
 
     @property
     def is_private(self) -> bool:
-        """
-        Return True if only clients on this machine can connect.
+        """Return True if only clients on this machine can connect.
 
         A server on a Unix socket is not private, because a proxy may pass on any client's requests.
         """
@@ -100,8 +98,7 @@ class Options(HostOptions):
 
 
 async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
-    """
-    Serve until *stopped*; call *ready* with the HTTP and WebSocket URLs once the server is ready.
+    """Serve until *stopped*; call *ready* with the HTTP and WebSocket URLs once it is ready.
 
     Raises:
         Problem: the server cannot start.
@@ -139,8 +136,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
 
 
 async def _check_files(options: Options) -> None:
-    """
-    Check the content of the files and folders that the server only reads.
+    """Check the content of the files and folders that the server only reads.
 
     Raises:
         Problem: an option names another kind of file.
@@ -152,8 +148,7 @@ async def _check_files(options: Options) -> None:
 
 
 def _handle_hangups(stopped: asyncio.Event) -> asyncio.Event:
-    """
-    Return an event that is set by each SIGHUP, unless SIGHUP is ignored, as by `nohup`.
+    """Return an event that is set by each SIGHUP, unless SIGHUP is ignored, as by `nohup`.
 
     A SIGHUP that follows the end of the terminal sets *stopped* instead.
     """
@@ -196,8 +191,7 @@ async def _reload_on(
 
 
 def _reload_passwords(host: Host, options: Options) -> None:
-    """
-    Use the current content of the files of passwords.
+    """Use the current content of the files of passwords.
 
     Raises:
         Problem: a file cannot be read, or has no password.
@@ -214,8 +208,7 @@ def _reload_passwords(host: Host, options: Options) -> None:
 
 
 def _apply(host: Host, change: feed_options.Change) -> list[str]:
-    """
-    Apply *change* to the configured feeds and to the host; return the keys of the feeds.
+    """Apply *change* to the configured feeds and to the host; return the keys of the feeds.
 
     New feeds begin with the settings of the host. The passwords open the host, too, and are not
     stored for it.
@@ -240,8 +233,7 @@ def _apply(host: Host, change: feed_options.Change) -> list[str]:
 
 
 def _prepare(options: Options) -> float:
-    """
-    Configure the process and its event loop; return the limit of CPU time for `loop_guard.watch`.
+    """Configure the process and its event loop; return the limit of CPU for `loop_guard.watch`.
 
     Raises:
         Problem: the value of `loop_guard.VARIABLE` is invalid.
@@ -277,8 +269,7 @@ def _warn_if_closed(host: Host, data: Path) -> None:
 
 
 def parse_options(options: Options) -> tuple[Shared, Path | None, Path | None]:
-    """
-    Return the settings, the file of the leader election, and the folder of the archive.
+    """Return the settings, the file of the leader election, and the folder of the archive.
 
     Raises:
         Problem: a setting is unknown, or its value is invalid.
@@ -313,8 +304,7 @@ def parse_options(options: Options) -> tuple[Shared, Path | None, Path | None]:
 
 
 def _path(values: Mapping[str, str], variable: str) -> Path | None:
-    """
-    Return the path that the setting *variable* has as a file: URL; None if the setting is empty.
+    """Return the path that the setting *variable* has as a file: URL; None if the setting is empty.
 
     Raises:
         WrongSetting: the value is not a file: URL with an absolute path.
@@ -346,8 +336,7 @@ async def _host(options: Options) -> Host:
 
 
 def _listen(options: Options) -> tuple[list[socket.socket], Options]:
-    """
-    Return the sockets of the server, and *options* with the address of sockets from systemd.
+    """Return the sockets of the server, and *options* with the address of sockets from systemd.
 
     A server is private only if all of these sockets are.
     """
@@ -394,8 +383,7 @@ async def _serving(
 
 @contextlib.asynccontextmanager
 async def _exporting(host: Host, environment: Mapping[str, str]) -> AsyncIterator[None]:
-    """
-    Export traces and metrics by OTLP if *environment* has an endpoint.
+    """Export traces and metrics by OTLP if *environment* has an endpoint.
 
     The names are those of OpenTelemetry's specification. Without an endpoint, nothing is imported.
     """
@@ -432,8 +420,7 @@ def _exports(signal: str, environment: Mapping[str, str]) -> bool:
 def _telemetry(
     host: Host, environment: Mapping[str, str], traces: bool, metrics: bool
 ) -> Telemetry:
-    """
-    Return the exporters of *host*.
+    """Return the exporters of *host*.
 
     Raises:
         ImportError: the extra `otel` is not installed.

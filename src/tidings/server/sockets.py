@@ -1,5 +1,4 @@
-"""
-WebSocket connections: handshake, received messages, sent messages.
+"""WebSocket connections: handshake, received messages, sent messages.
 
 Threads send messages: they queue each message for the event loop, and wake the loop once for all
 messages that are queued until it runs. Threads share a lock that the loop never takes. The loop
@@ -70,8 +69,7 @@ _BAD_HANDSHAKE = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: 
 
 
 class _Messages(NamedTuple):
-    """
-    Messages, also encoded as frames.
+    """Messages, also encoded as frames.
 
     *committed_s* is the monotonic time at which their first operation was committed; 0 for messages
     that `Sockets` does not measure.
@@ -89,8 +87,7 @@ class _Messages(NamedTuple):
 
 
 class _Client:
-    """
-    The send queue of an accepted connection.
+    """The send queue of an accepted connection.
 
     Threads increment *queued_bytes*, and the event loop increments *sent_bytes*. *waits* is True
     while a catch-up waits for room. *write* writes a frame to the connection if the connection
@@ -115,8 +112,7 @@ class _Client:
 
 
 class Sockets:
-    """
-    Implements `Sockets` for push, which must not block, and `Room` for catch-ups.
+    """Implements `Sockets` for push, which must not block, and `Room` for catch-ups.
 
     `for_replays` returns the implementation of `Sockets` for catch-ups. *replay* is called in the
     event loop when a client in catch-up has room again.
@@ -303,8 +299,7 @@ class Sockets:
 
 
 class ReplaySockets:
-    """
-    Implements `Sockets` for catch-ups.
+    """Implements `Sockets` for catch-ups.
 
     All messages of one step of a catch-up are queued at once, whatever their size, and the next
     step waits for room. So a slow client does not occupy a thread.
@@ -321,8 +316,7 @@ class ReplaySockets:
 
 
 class SocketApp:
-    """
-    The ASGI app of WebSockets.
+    """The ASGI app of WebSockets.
 
     *receive* handles one message in a thread. *prepare* first waits in the event loop for the data
     that *receive* needs to check the message.
@@ -407,8 +401,7 @@ class SocketApp:
         return connection is not None and connection.feed != ""
 
     async def _write(self, client: _Client, send: Send) -> None:
-        """
-        Send the messages that could not be written immediately.
+        """Send the messages that could not be written immediately.
 
         Return when the server has closed the connection.
         """
@@ -438,8 +431,7 @@ async def refuse(send: Send, status: int, body: str) -> None:
 
 
 def _listener(scope: Message) -> Listener | None:
-    """
-    Return the listener that the handshake declares, or None; see `listener_of`.
+    """Return the listener that the handshake declares, or None; see `listener_of`.
 
     Every client at a path of `LISTENERS` is a listener.
 
@@ -454,8 +446,7 @@ def _listener(scope: Message) -> Listener | None:
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """
-    The protocol of a WebSocket, which takes over after `HttpProtocol` has read the head.
+    """The protocol of a WebSocket, which takes over after `HttpProtocol` has read the head.
 
     Received bytes are parsed in slices while the client has budget for frames, reads what is sent
     to it, and has no message that waits for the app. Otherwise nothing more is read from it.
@@ -479,8 +470,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.scope[CUT_AFTER] = self.transport.cut_after  # type: ignore[literal-required]
 
     def set_waiting(self, waits: bool) -> None:
-        """
-        Start or stop waiting for the client's subscription.
+        """Start or stop waiting for the client's subscription.
 
         While the connection *waits*, it has a deadline, and counts as idle (see `Admission`).
         """
@@ -516,8 +506,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._parse()
 
     def shutdown(self) -> None:
-        """
-        Abort the handshake if it is not complete.
+        """Abort the handshake if it is not complete.
 
         After the handshake, the app itself closes its WebSockets, with a suitable close code.
         """

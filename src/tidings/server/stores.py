@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 
 
 class FileStores:
-    """
-    Implements `Stores` in *database*.
+    """Implements `Stores` in *database*.
 
     *elections* is the file of the leader elections, or None. *expiring* is the clock by which
     claims expire.

@@ -1,5 +1,4 @@
-"""
-Export of traces and metrics by OTLP (OpenTelemetry), as the extra `otel`.
+"""Export of traces and metrics by OTLP (OpenTelemetry), as the extra `otel`.
 
 This module is only imported if an environment variable of OpenTelemetry names an endpoint. The SDK
 takes locks, so the event loop only puts a record of each answer into a queue; a thread makes spans
@@ -71,8 +70,7 @@ class _Answer(NamedTuple):
 
 
 class Telemetry:
-    """
-    The exporters of *host*, in a thread of their own, configured by the variables of the SDK.
+    """The exporters of *host*, in a thread of their own, configured by the variables of the SDK.
 
     *interval_s* is the time between two exports of metrics. The thread drops the records of answers
     beyond `limits.SPANS_QUEUED_MAX`, and the SDK drops spans that it cannot export.

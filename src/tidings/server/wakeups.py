@@ -1,5 +1,4 @@
-"""
-Wake followers, webhooks and event streams after a commit.
+"""Wake followers, webhooks and event streams after a commit.
 
 Followers and webhooks run in threads, and event streams in the event loop. On AWS a wake-up invokes
 a function. Here it puts an entry into a queue, or sets an event. The rules are the same: a wake-up
@@ -45,8 +44,7 @@ Key = tuple[str, str]  # feed and name
 def call_later(
     loop: asyncio.AbstractEventLoop, seconds: float, call: Callable[..., object], *arguments: object
 ) -> None:
-    """
-    Let *loop* run *call* with *arguments* after *seconds*; callable from any thread.
+    """Let *loop* run *call* with *arguments* after *seconds*; callable from any thread.
 
     Do nothing if the loop is closed.
     """
@@ -55,8 +53,7 @@ def call_later(
 
 
 class Retries:
-    """
-    The feeds for which the last run of the follower *name* failed.
+    """The feeds for which the last run of the follower *name* failed.
 
     Each of them runs again after a pause, and not before: *wake* is then called in *loop*.
     """
@@ -92,8 +89,7 @@ class Retries:
 
 
 class Rests:
-    """
-    The pauses within a long run of a thread, which calls this object often.
+    """The pauses within a long run of a thread, which calls this object often.
 
     After `SLICE_S`, a call pauses for *rest* times this duration, so that the event loop does not
     wait for Python's interpreter lock all the time.
@@ -110,8 +106,7 @@ class Rests:
 
 
 class Runs:
-    """
-    A thread that runs one follower, for one feed at a time.
+    """A thread that runs one follower, for one feed at a time.
 
     After a run, the thread pauses for *rest* times the duration of the run, at most for
     `PAUSE_S_MAX`. The next run handles all pages that are written during the pause. So runs take
@@ -163,8 +158,7 @@ class Runs:
 
 
 class Wakeups:
-    """
-    Implements `Waker`. *replay* runs the catch-up of a connection. *loop* has the timers.
+    """Implements `Waker`. *replay* runs the catch-up of a connection. *loop* has the timers.
 
     *runs* has one thread for each follower. *relays* has one thread for each chained feed, because
     the run of a relay waits for its upstream. The follower `state` has no thread, because
@@ -179,8 +173,7 @@ class Wakeups:
         self.relays: dict[str, Runs] = {}
 
     def wake(self, feed: str, follower: str, observation: Observation | None = None) -> None:
-        """
-        Schedule a run of *follower* for *feed*.
+        """Schedule a run of *follower* for *feed*.
 
         *observation* is not used: leases end with the process, so no holder can have crashed.
         """
@@ -209,8 +202,7 @@ class Wakeups:
             each.start()
 
     def stop(self) -> None:
-        """
-        Start no more runs, and wait for the current runs of followers.
+        """Start no more runs, and wait for the current runs of followers.
 
         Runs of relays are not awaited, because they may wait for an upstream.
         """
@@ -225,8 +217,7 @@ def _ignore(feed: str) -> None:
 
 
 class _Listening:
-    """
-    Implements `tail_poller.Notifications`.
+    """Implements `tail_poller.Notifications`.
 
     *_pages* is None if the log must be read, as it is while no reader waits. *observe* is called
     with the time since the first of the pages was committed, and the number of streams that have
@@ -268,8 +259,7 @@ class _Listening:
 
 
 class FeedNotifications:
-    """
-    A notifier of new pages for the readers that wait in the event loop at the end of a feed.
+    """A notifier of new pages for the readers that wait in the event loop at the end of a feed.
 
     For *observe* see `_Listening`.
     """
@@ -313,8 +303,7 @@ class FeedNotifications:
 
 
 class Webhooks:
-    """
-    A scheduler that runs *delivery* for the webhooks of the host.
+    """A scheduler that runs *delivery* for the webhooks of the host.
 
     A webhook runs in one thread at a time. It is due if its feed may have new pages or a changed
     document, if its last run left messages, and every `LOOK_S` until a run has found nothing to do.

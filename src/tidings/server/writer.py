@@ -1,5 +1,4 @@
-"""
-Commit the writes of several requests in one transaction, with the rows of the state.
+"""Commit the writes of several requests in one transaction, with the rows of the state.
 
 A sync of the disk takes as long for one page as for a hundred. So the requests that arrive during
 one transaction share the next transaction and its sync. Each request is answered when its page is
@@ -61,8 +60,7 @@ class _Job:
 
 
 class Writer:
-    """
-    The only writer of *database*: a queue of jobs, which run in *loop* in order of arrival.
+    """The only writer of *database*: a queue of jobs, which run in *loop* in order of arrival.
 
     *observe* is called with the duration of each commit in seconds.
     """
@@ -82,8 +80,7 @@ class Writer:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
 
     async def write(self, run: Callable[[], Result]) -> Result:
-        """
-        Return the result of *run* once all its writes are on disk.
+        """Return the result of *run* once all its writes are on disk.
 
         Raises:
             Exception: the error that *run* or the commit raised; the writes of *run* are undone.
@@ -93,8 +90,7 @@ class Writer:
         return await done
 
     def submit(self, run: Callable[[], Result]) -> Result:
-        """
-        Do the same as `write` for another thread, which waits.
+        """Do the same as `write` for another thread, which waits.
 
         Raises:
             LoopWouldBlock: the caller runs in the event loop, and is not a job.
@@ -162,8 +158,7 @@ class Writer:
         self._observe(seconds)
 
     def _do_all(self, jobs: list[_Job]) -> None:
-        """
-        Run *jobs*. If a job raises, which is rare, undo all.
+        """Run *jobs*. If a job raises, which is rare, undo all.
 
         Unless it was the first one, repeat the jobs up to this one, each in a savepoint.
 
@@ -210,8 +205,7 @@ def _settle(job: _Job) -> None:
 
 
 class StateProjection:
-    """
-    The follower `state` of a server, which writes rows in the transaction of their page.
+    """The follower `state` of a server, which writes rows in the transaction of their page.
 
     So after a commit, the state usually includes all pages of the log. It lags only after a
     transaction with very many operations, after an error, and after an import. The missing rows are
@@ -242,8 +236,7 @@ class StateProjection:
         self._stopped = False
 
     def project(self, pages: Sequence[tuple[str, Page]]) -> None:
-        """
-        Write the rows of *pages*, which the current transaction has written, and all checkpoints.
+        """Write the rows of *pages*, which this transaction has written, and all checkpoints.
 
         Raises:
             Unavailable: the disk is full or does not answer.

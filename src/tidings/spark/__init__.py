@@ -1,10 +1,9 @@
-"""
-A feed as a data source of Spark.
+"""A feed as a data source of Spark.
 
-    from tidings.spark import register
+from tidings.spark import register
 
-    register(spark)
-    spark.read.format("tidings").option("url", "http://127.0.0.1:8042").load()
+register(spark)
+spark.read.format("tidings").option("url", "http://127.0.0.1:8042").load()
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ def register(spark: SparkSession) -> None:
 
 
 def latest(log: DataFrame) -> DataFrame:
-    """
-    Return the latest operation of each object in *log*: the state at the end of the read.
+    """Return the latest operation of each object in *log*: the state at the end of the read.
 
     *log* must be a read of the whole log with the columns page, slot, event, type, id and line. If
     the read starts later, objects that did not change since then are missing. Deleted objects are

@@ -1,5 +1,4 @@
-"""
-The interface of the backends of a read, and the backend that reads an archive.
+"""The interface of the backends of a read, and the backend that reads an archive.
 
 Other backends read over HTTP, and from the tables of a deployment. The planner of a read creates a
 backend and sends it to the tasks, so a backend keeps no connection.
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """
-    The range of a feed: *floor* is its first readable page, *frontier* the end of the last one.
+    """The range of a feed: *floor* is its first readable page, *frontier* the end of the last one.
 
     The state includes at least all pages up to *projected*.
     """
@@ -41,16 +39,12 @@ class Ends:
 
 
 class Backend(Protocol):
-    """
-    A way to read a feed. The planner calls the first five methods, and the tasks call the others.
-    """
+    """A way to read a feed. The planner calls the first five methods, the tasks call the others."""
 
     def ends(self) -> Ends: ...
 
     def end_of(self, page: int) -> Place | None:
-        """
-        Return the end of *page*, or of the next page that can be read; None if neither exists.
-        """
+        """Return the end of *page*, or of the next page that can be read; None if there is none."""
         ...
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
@@ -66,8 +60,7 @@ class Backend(Protocol):
         ...
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
-        """
-        Yield whole pages. The first may begin before *after*, and the last may end after *last*.
+        """Yield whole pages. The first may begin before *after*, and the last may end after *last*.
 
         Raises:
             Gone: a page is missing.
@@ -75,8 +68,7 @@ class Backend(Protocol):
         ...
 
     def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
-        """
-        Yield the rows of *copy* in the buckets from `copy.bucket` up to, but not including, *end*.
+        """Yield the rows of *copy* in the buckets from `copy.bucket` up to and without *end*.
 
         Raises:
             Gone: a row cannot be read, or the feed has started a new copy.
@@ -189,8 +181,7 @@ class ArchiveBackend:
         )
 
     def pages(self, after: int, last: int) -> Iterator[Page]:
-        """
-        Yield the archived pages from *after* + 1 to *last*.
+        """Yield the archived pages from *after* + 1 to *last*.
 
         Raises:
             Gone: a page is missing, or was compacted and `compacted=take` is not set.
@@ -221,8 +212,7 @@ class ArchiveBackend:
             yield page
 
     def _store(self) -> ArchiveStore:
-        """
-        Open the archive.
+        """Open the archive.
 
         Raises:
             WrongOption: the archive has no page of the feed, so the address is wrong.

@@ -1,5 +1,4 @@
-"""
-The columns of a read, and the conversion of log lines to batches.
+"""The columns of a read, and the conversion of log lines to batches.
 
 Only requested columns are built. Most columns are parsed by Arrow's own JSON reader, so that no
 operation becomes a Python object. The columns with the position of an operation (cursor, page, slot
@@ -63,8 +62,7 @@ _PARSED = {name: pa.string() for name in ("type", "id", "timestamp")} | {
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """
-    Consecutive lines, with the page, the slot and the time of each line.
+    """Consecutive lines, with the page, the slot and the time of each line.
 
     *pages*, *slots* and *at_ms* are None if the lines are rows of the state that were read over
     HTTP, which sends rows without their positions.
@@ -83,8 +81,7 @@ def of_page(page: Page) -> Piece:
 
 
 def subset(names: Iterable[str]) -> StructType:
-    """
-    Return the columns *names*.
+    """Return the columns *names*.
 
     Raises:
         WrongColumn: a column is unknown, or *names* is empty.
@@ -98,8 +95,7 @@ def subset(names: Iterable[str]) -> StructType:
 
 
 def check_schema(schema: StructType) -> list[str]:
-    """
-    Return the column names of a schema that the user gave.
+    """Return the column names of a schema that the user gave.
 
     Raises:
         WrongColumn: a column is unknown, or has another type.
@@ -128,8 +124,7 @@ def batches(
 
 
 def reset_row(names: Sequence[str]) -> pa.RecordBatch:
-    """
-    Return the row `reset`. When readers receive it, they discard all earlier rows.
+    """Return the row `reset`. When readers receive it, they discard all earlier rows.
 
     The rows of a copy of the state follow this row.
     """
@@ -227,8 +222,7 @@ def _head_of(line: str) -> str:
 
 
 def _data_of(line: str) -> str | None:
-    """
-    Return the `data` of an operation as JSON; None if it has no data.
+    """Return the `data` of an operation as JSON; None if it has no data.
 
     The data of an erasure entry describe the erasure, not the object, so they are left out.
     """

@@ -25,8 +25,7 @@ from tidings.sync import feed as places
 
 
 def tables_of(where: Where) -> places.Place:
-    """
-    Return the tables that the options name.
+    """Return the tables that the options name.
 
     Raises:
         WrongOption: the stage or the feed does not exist.
@@ -75,8 +74,7 @@ class DynamoDBBackend:
         return even(after, last, count)
 
     def place_or_copy(self, place: Place) -> Replication:
-        """
-        Return a copy of the rows that changed since the time of *place*, or of all rows.
+        """Return a copy of the rows that changed since the time of *place*, or of all rows.
 
         The changed rows are sufficient if the state still has all tombstones since that time.
         Streams of the feed follow the same rule (PROTOCOL 5.6).
@@ -91,8 +89,7 @@ class DynamoDBBackend:
         return Replication(since_s, projected, 0, tombstones=True)
 
     def is_lost(self, at: Replication | Place) -> bool:
-        """
-        Return True if a reader at *at* has seen pages that the feed lost.
+        """Return True if a reader at *at* has seen pages that the feed lost.
 
         A page after the end of the log was lost, unless the feed is chained: a chained feed may
         not have copied the page yet.
@@ -132,8 +129,7 @@ class DynamoDBBackend:
                 after = rows[-1].key
 
     def _floor(self, floor: int) -> int:
-        """
-        Return the first readable page. *floor* is the first page of the log.
+        """Return the first readable page. *floor* is the first page of the log.
 
         Read the archive only if the log was trimmed.
         """

@@ -1,5 +1,4 @@
-"""
-Read a part of a feed over HTTP, from an event stream that is parsed as text.
+"""Read a part of a feed over HTTP, from an event stream that is parsed as text.
 
 A read of the log starts with a cursor that says that all buckets of the state were copied
 (`Replication`). Such a cursor may name any page of the log, and the server then sends `live` at the
@@ -64,8 +63,7 @@ class HttpBackend:
         return replace(place, slot=PAGE_END) if isinstance(place, Place) else None
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
-        """
-        Divide the log only after pages that have an operation and are included in the state.
+        """Divide the log only after pages that have an operation and are included in the state.
 
         A page that a restored log skipped has no operation, and the server would treat a cursor in
         such a page as lost.
@@ -76,9 +74,7 @@ class HttpBackend:
         return cut_log(after, last, sorted(page for page in cuts if page <= projected))
 
     def place_or_copy(self, place: Place) -> Replication | Place:
-        """
-        Return *place*, or the copy of the state that the server sends to a stream from *place*.
-        """
+        """Return *place*, or the copy of the state that the server sends to a stream from there."""
         id, name, _ = self._first(place)
         begun = None if name == RESET else parse(id)
         if isinstance(begun, Replication):
@@ -222,8 +218,7 @@ def _operations(blocks: list[_Block], seen: Place, last: Place) -> tuple[Piece, 
 
 
 def _number(id: str) -> tuple[int, int]:
-    """
-    Return page and slot of an operation of the log.
+    """Return page and slot of an operation of the log.
 
     Raises:
         Gone: *id* belongs to a row of a copy or to a `reset`, because the log was trimmed.
@@ -235,8 +230,7 @@ def _number(id: str) -> tuple[int, int]:
 
 
 def _bucket(copy: Replication, id: str) -> int:
-    """
-    Return the bucket of the row *id* in *copy*, or `BUCKETS` if *id* is after the last row.
+    """Return the bucket of the row *id* in *copy*, or `BUCKETS` if *id* is after the last row.
 
     Raises:
         Gone: the row is in another copy, because the feed started a new copy.
@@ -255,8 +249,7 @@ def _start_of(copy: Replication) -> Replication:
 
 
 def _line(name: str, data: str) -> str:
-    """
-    Return an event as a line of the log: with its name, but without its address `ref`.
+    """Return an event as a line of the log: with its name, but without its address `ref`.
 
     An `erase` is a deletion with a mark at the end of the line.
     """

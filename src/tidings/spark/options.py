@@ -69,8 +69,7 @@ class Offset:
 
 @dataclass(frozen=True)
 class Log(InputPartition):
-    """
-    The operations after the place *after*, up to and including the place *last*.
+    """The operations after the place *after*, up to and including the place *last*.
 
     These operations are the content of a batch, or the part of a batch that one task reads.
     """
@@ -81,8 +80,7 @@ class Log(InputPartition):
 
 @dataclass(frozen=True)
 class Rows(InputPartition):
-    """
-    The buckets of a copy of the state, from `copy.bucket` up to, but not including, *end*.
+    """The buckets of a copy of the state, from `copy.bucket` up to, but not including, *end*.
 
     These buckets are the content of a batch, or the part of a batch that one task reads. With
     *resets*, a row `reset` precedes the rows of the buckets; at this row, readers discard all
@@ -190,8 +188,7 @@ class Options:
 
 
 def parse(written: Mapping[str, str]) -> Options:
-    """
-    Parse and validate options.
+    """Parse and validate options.
 
     Raises:
         WrongOption: an option is unknown, or its value is invalid.

@@ -1,5 +1,4 @@
-"""
-The data source `tidings`, which Spark looks up by name, and its readers.
+"""The data source `tidings`, which Spark looks up by name, and its readers.
 
 A batch read returns the log or the state as of the time of planning. A stream first returns a copy
 of the state in several batches, if requested, and then the log in bounded batches.
@@ -140,8 +139,7 @@ class Reader(DataSourceReader):
         return self._work.do(partition)
 
     def _since(self, ends: Ends) -> Place:
-        """
-        Return the place after which to start.
+        """Return the place after which to start.
 
         Raises:
             Gone: the log after the cursor was trimmed, or the cursor is not of this log.
@@ -162,8 +160,7 @@ class Reader(DataSourceReader):
         return _up_to("until", self._options.until, ends)
 
     def _state_checkpoint(self, ends: Ends) -> int:
-        """
-        Return the checkpoint of the state as soon as the state includes the requested page.
+        """Return the checkpoint of the state as soon as the state includes the requested page.
 
         Raises:
             Lagging: the state does not advance to that page.
@@ -181,8 +178,7 @@ class Reader(DataSourceReader):
 
 
 def _up_to(option: str, text: str, ends: Ends) -> Place:
-    """
-    Return the place in *text*.
+    """Return the place in *text*.
 
     Raises:
         WrongOption: *text* is not a place of the log, or is after its end.
@@ -200,8 +196,7 @@ def before(page: int) -> Place:
 
 
 def place_of(option: str, text: str) -> Place:
-    """
-    Return the place in *text*.
+    """Return the place in *text*.
 
     Raises:
         WrongOption: *text* is not a place of the log.
@@ -216,8 +211,7 @@ def place_of(option: str, text: str) -> Place:
 
 
 def is_ours(backend: Backend, place: Place, ends: Ends) -> bool:
-    """
-    Return True if *place* is a place of this log.
+    """Return True if *place* is a place of this log.
 
     Return False if the page of *place* was lost, or was committed at another second.
     """
@@ -238,8 +232,7 @@ class StreamReader(DataSourceStreamReader):
         self._latest: dict[str, str] | None = None  # the last result of `latestOffset`
 
     def initialOffset(self) -> dict[str, str]:
-        """
-        Return the place where the stream began.
+        """Return the place where the stream began.
 
         Take this place from the logged end of the first batch if that batch failed. Before that,
         `start=now` must give the same place at each call.
@@ -315,8 +308,7 @@ class StreamReader(DataSourceStreamReader):
         return replace(copy, bucket=bucket)
 
     def _lasts(self, copy: Replication, ends: Ends) -> bool:
-        """
-        Return True if the copy can continue.
+        """Return True if the copy can continue.
 
         The feed must still have all pages since the start of the copy. If the copy contains
         tombstones, the state must still have all tombstones since `copy.since_s`.
@@ -329,8 +321,7 @@ class StreamReader(DataSourceStreamReader):
         return isinstance(copied, Replication) and copied.since_s > 0
 
     def _is_lost(self, at: At, place: Place, ends: Ends) -> bool:
-        """
-        Return True if *at* was lost, or the log after it was trimmed.
+        """Return True if *at* was lost, or the log after it was trimmed.
 
         *ends* may be slightly old. So a place after `ends.frontier` is not necessarily lost, and
         this method asks the backend.
@@ -342,8 +333,7 @@ class StreamReader(DataSourceStreamReader):
         return place.page != ends.frontier.page and self._backend.is_lost(at)
 
     def _place_or_copy(self, place: Place) -> At:
-        """
-        Return *place*, or the copy of the state to read if pages after *place* were removed.
+        """Return *place*, or the copy of the state to read if pages after *place* were removed.
 
         Raises:
             Gone: a copy is necessary, but the option `fellOff` is `fail`.
@@ -354,8 +344,7 @@ class StreamReader(DataSourceStreamReader):
         return copy
 
     def _plan(self, batch: Log | Rows | None, *, repeats: bool) -> list[Task]:
-        """
-        Return the tasks of *batch*, which Spark *repeats* after a failure or a restart.
+        """Return the tasks of *batch*, which Spark *repeats* after a failure or a restart.
 
         If the feed lost its end in the meantime, for example in a restore, it has no tasks: the
         next batch, which begins at that end, begins a new copy.
@@ -427,8 +416,7 @@ Write = Callable[[DataFrame], DataStreamWriter]
 
 
 def drain(spark: SparkSession, options: Mapping[str, str], write: Write) -> int:
-    """
-    Read everything that the feed of *options* has now, in batches; return the number of batches.
+    """Read everything that the feed of *options* has now, in batches; return the number of batches.
 
     *write* returns the writer of a stream, with a `checkpointLocation` and without a trigger. The
     last batch reaches the place that was the frontier when `drain` was called. This batch may also
@@ -451,8 +439,7 @@ def drain(spark: SparkSession, options: Mapping[str, str], write: Write) -> int:
 
 
 def lag(query: StreamingQuery, options: Mapping[str, str]) -> int | None:
-    """
-    Return how many pages *query* is late, or None before its first batch.
+    """Return how many pages *query* is late, or None before its first batch.
 
     *options* are those of the stream that *query* reads. During a copy, the lag is counted from the
     page of the copy.
@@ -484,8 +471,7 @@ def _offset(offset: Any) -> At | None:
 
 
 def open_backend(where: Where, wanted: Filter) -> Backend:
-    """
-    Return the backend that the options name.
+    """Return the backend that the options name.
 
     *wanted* is the filter that an HTTP server applies.
 

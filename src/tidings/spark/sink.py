@@ -1,5 +1,4 @@
-"""
-Convert Arrow batches to lines of JSON, and post them one page at a time.
+"""Convert Arrow batches to lines of JSON, and post them one page at a time.
 
 Each column is encoded separately, so that no row becomes a Python object. The Idempotency-Key of a
 page is a hash of the job, the batch, the partition, and the number of the page in the partition. A
@@ -60,8 +59,7 @@ class Written(WriterCommitMessage):
 
 
 class _Sink:
-    """
-    The common part of the writers of a batch and of a stream.
+    """The common part of the writers of a batch and of a stream.
 
     The option *job* is a permanent name of the job. Without this option, a batch uses a random
     name, and a stream uses the query id in its checkpoint.
@@ -114,14 +112,11 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         """Do nothing, because posted pages are already appended."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """
-        Do nothing. Appended pages remain, and a retry of the batch does not append them again.
-        """
+        """Do nothing. Appended pages remain, and a retry of the batch does not repeat them."""
 
 
 def check_schema(schema: StructType) -> list[str]:
-    """
-    Return the columns that become fields of an operation.
+    """Return the columns that become fields of an operation.
 
     Raises:
         WrongColumn: a column is missing, repeated, unknown, or has another type.
@@ -156,8 +151,7 @@ def _check_names(names: Sequence[str]) -> None:
 def pages(
     batches: Iterable[pa.RecordBatch], names: Sequence[str]
 ) -> Iterator[tuple[int, list[bytes]]]:
-    """
-    Yield for each request the number of its first row in the partition, and its lines.
+    """Yield for each request the number of its first row in the partition, and its lines.
 
     Raises:
         NotAppended: a row cannot be encoded as an operation.
@@ -212,8 +206,7 @@ def _arrays(column: pa.Array) -> Iterator[str | None]:
 
 
 def _moments(column: pa.Array) -> Iterator[str | None]:
-    """
-    Yield times as JSON strings, rounded from microseconds to milliseconds.
+    """Yield times as JSON strings, rounded from microseconds to milliseconds.
 
     The strings are those of `timestamps.from_ms`. Arrow formats all times in one call, which takes
     a quarter of the time of `from_ms`.
@@ -230,8 +223,7 @@ def _moments(column: pa.Array) -> Iterator[str | None]:
 
 
 def _data(column: pa.Array, first: int) -> Iterator[str | None]:
-    """
-    Yield each value as compact JSON.
+    """Yield each value as compact JSON.
 
     Raises:
         NotAppended: a value is not JSON. Such a value could add a field to the operation.

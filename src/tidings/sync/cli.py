@@ -60,8 +60,7 @@ def _place(named: NamedFeed) -> Feed:
 
 
 def dataset_of(named: NamedFeed) -> Dataset:
-    """
-    Return the lineage dataset of the feed.
+    """Return the lineage dataset of the feed.
 
     The dataset has the HTTP address of the feed, even if the command reads the feed's tables.
     """
@@ -107,8 +106,7 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """
-    The counts of a sync so far.
+    """The counts of a sync so far.
 
     *lines* of the source and *objects* of the feed were read, and *applied* changes were made.
     """
@@ -120,8 +118,7 @@ class Counts:
 
 @contextmanager
 def report_sync(lineage: Lineage | None, counts: Callable[[], Counts]) -> Iterator[None]:
-    """
-    Report a sync in this context; do nothing if *lineage* is None.
+    """Report a sync in this context; do nothing if *lineage* is None.
 
     *counts* is called at the end, also after a failure.
     """
@@ -234,8 +231,7 @@ def _counts(counts: dict[str, int]) -> list[str]:
 
 @contextmanager
 def failures(folder: Path) -> Iterator[None]:
-    """
-    Print an error of Spark as one sentence, and exit with 1.
+    """Print an error of Spark as one sentence, and exit with 1.
 
     *folder* is temporary. If it contains the log of Spark, copy the log so that it is kept.
     """

@@ -1,5 +1,4 @@
-"""
-The command `tidings sync`, which makes a feed agree with a dump of the real data.
+"""The command `tidings sync`, which makes a feed agree with a dump of the real data.
 
 `tidings sync approve` and `tidings sync reject` answer a plan that waits for approval.
 """
@@ -90,8 +89,7 @@ def _answer(id: str, stage: str, approved: bool) -> None:
 
 
 def answer(id: str, *, approved: bool, bucket: str, objects: Any, machines: Any) -> None:
-    """
-    Approve or reject the plan of the sync *id*.
+    """Approve or reject the plan of the sync *id*.
 
     *objects* and *machines* are clients of S3 and of Step Functions.
 
@@ -161,8 +159,7 @@ class Lags(click.ClickException):
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """
-    A sync that runs on this machine. *plan* is the folder in which to keep the plan, or None.
+    """A sync that runs on this machine. *plan* is the folder in which to keep the plan, or None.
 
     `run` uses the temporary *folder*, and updates *outcome* while it runs.
     """
@@ -212,8 +209,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class CloudSync:
-    """
-    A sync that the state machine of a stage runs.
+    """A sync that the state machine of a stage runs.
 
     *request* is the input of the state machine, apart from the address of the dump.
     """
@@ -286,8 +282,7 @@ def sync(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """
-    Correct a feed so that it agrees with DUMP.
+    """Correct a feed so that it agrees with DUMP.
 
     DUMP is a file, a folder, a pattern in quotes, s3://bucket/key, s3://bucket/folder, or - for
     stdin. It has one JSON object per line, and may be gzipped.

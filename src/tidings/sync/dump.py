@@ -1,5 +1,4 @@
-"""
-Read the dump as a table, and report its bad lines by file, number and reason.
+"""Read the dump as a table, and report its bad lines by file, number and reason.
 
 A line is ordinary if its names need no escapes and its time is in UTC. Nearly all lines are
 ordinary, and Spark parses them with patterns, without Python. The core's function `read_line` reads
@@ -80,8 +79,7 @@ _PLAIN_STRING = f'"{_RUN}(?:{_OTHER}{_RUN})*+"'
 
 
 def _json(depth: int) -> str:
-    """
-    Return a pattern for JSON values with up to *depth* levels, which matches in linear time.
+    """Return a pattern for JSON values with up to *depth* levels, which matches in linear time.
 
     The pattern excludes values that the core may reject, or write with more than three times the
     length. These are exponents, numbers with more digits than a double, and numeric character
@@ -121,8 +119,7 @@ def order_of(line: str | None) -> tuple[str, ...]:
 
 
 def apart_column(order: Sequence[str]) -> Column:
-    """
-    Return the column `apart`: the column `value`, parsed by the pattern for the keys in *order*.
+    """Return the column `apart`: the column `value`, parsed by the pattern for the keys in *order*.
 
     `key_and_moment` reads the result. A line may lack any optional field, unless the field is the
     first key of *order*. Optional fields that are not in *order* may follow the last key of
@@ -148,8 +145,7 @@ def _entry(name: str, before: str) -> str:
 
 
 def key_and_moment() -> tuple[Column, Column]:
-    """
-    Return the columns key and moment of each line, both null if the line is not ordinary.
+    """Return the columns key and moment of each line, both null if the line is not ordinary.
 
     Both are computed from the columns `value` and `apart`.
     """
@@ -171,8 +167,7 @@ def _moment(stamp: Column) -> Column:
 
 
 def _value(name: str) -> Column:
-    """
-    Return the value of the key *name* in an ordinary line.
+    """Return the value of the key *name* in an ordinary line.
 
     Values in an ordinary line contain no quotes, so the pattern matches only at a key.
     """
@@ -180,8 +175,7 @@ def _value(name: str) -> Column:
 
 
 def _each_key_once() -> Column:
-    """
-    Return a column that is true if the line has each of the four required keys.
+    """Return a column that is true if the line has each of the four required keys.
 
     `_ANY` matches a line with exactly four keys, so each required key then occurs once.
     """
@@ -190,8 +184,7 @@ def _each_key_once() -> Column:
 
 
 def recognise_lines(lines: DataFrame) -> DataFrame:
-    """
-    Return the place and the text of each of *lines* (`engine.LINES`), with its key and moment.
+    """Return the place and the text of each of *lines* (`engine.LINES`), with its key and moment.
 
     The key and the moment are null if a line is not ordinary.
     """
@@ -216,8 +209,7 @@ def read_by_core(lines: DataFrame) -> DataFrame:
 
 
 def object_lines(lines: DataFrame, read: DataFrame) -> DataFrame:
-    """
-    Return all lines that describe an object.
+    """Return all lines that describe an object.
 
     These are the ordinary lines of *lines*, and the valid lines of *read* (`read_by_core`).
     """
@@ -227,8 +219,7 @@ def object_lines(lines: DataFrame, read: DataFrame) -> DataFrame:
 
 
 def latest(lines: DataFrame) -> DataFrame:
-    """
-    Return the last line of each object, in the order of files and of lines in a file.
+    """Return the last line of each object, in the order of files and of lines in a file.
 
     Only the lines of repeated keys are sorted. The repeated keys are found by a hash, in a third of
     the time of a comparison by key. After a hash collision, too many lines are sorted, which does
@@ -320,8 +311,7 @@ class BadFile(Exception):
 
 
 def first_bad(bad: DataFrame, lines: DataFrame, names: Mapping[str, str]) -> list[BadLine]:
-    """
-    Return the first of the *bad* lines. *names* has the original path of each copied file.
+    """Return the first of the *bad* lines. *names* has the original path of each copied file.
 
     Splits of a file are read in parallel. So the number of a line is computed here, from the number
     of lines in the earlier splits of the file.
@@ -345,8 +335,7 @@ def display_path(path: str) -> str:
 
 
 def broken_file(message: str, names: Mapping[str, str]) -> BadFile | None:
-    """
-    Return the file that Spark could not read, or None if the error has another cause.
+    """Return the file that Spark could not read, or None if the error has another cause.
 
     *message* is the error of Spark, and *names* has the original path of each copied file.
     """

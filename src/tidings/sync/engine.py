@@ -1,5 +1,4 @@
-"""
-The interface of the engines that run PySpark's plans: Spark and Sail.
+"""The interface of the engines that run PySpark's plans: Spark and Sail.
 
 A job runs on either engine. Spark is the reference, and the engine on AWS. Sail (module `sail`)
 runs the same plans without Java. This module also defines the columns of all tables in a job, so
@@ -79,16 +78,14 @@ OPERATIONS = columns(
 
 class Engine(Protocol):
     def text(self, spark: SparkSession, paths: list[str]) -> DataFrame:
-        """
-        Return the lines of the files as `LINES`. Files named `*.gz` are gzipped.
+        """Return the lines of the files as `LINES`. Files named `*.gz` are gzipped.
 
         The column `value` is the column `text` as a string. It may be null if `text` is not UTF-8.
         """
         ...
 
     def replace(self, pattern: str, replacement: str) -> Column:
-        """
-        Return *replacement* with `$1`, `$2` and so on replaced by the groups of *pattern*.
+        """Return *replacement* with `$1`, `$2` and so on replaced by the groups of *pattern*.
 
         *pattern* must match the whole column `value`. If it does not match, return "" or the
         unchanged `value`.
@@ -112,8 +109,7 @@ class Engine(Protocol):
     def observe(
         self, table: DataFrame, *counts: Column
     ) -> tuple[DataFrame, Callable[[DataFrame], dict[str, Any]]]:
-        """
-        Return *table*, and a function that returns *counts* of the table.
+        """Return *table*, and a function that returns *counts* of the table.
 
         Call the function after the returned table was computed, and pass a table that has the same
         rows, because an engine (Sail) may count the rows of the passed table.

@@ -1,5 +1,4 @@
-"""
-The feed that a sync corrects.
+"""The feed that a sync corrects.
 
 The module has the interface of a feed, the feed in the DynamoDB tables of a stage or a twin, and
 the functions that apply a plan.
@@ -36,8 +35,7 @@ from tidings.core.sync.watermark import Moment, Reached
 
 
 class Corrections(Protocol):
-    """
-    The interface that appends corrections to a feed.
+    """The interface that appends corrections to a feed.
 
     An implementation leaves out the correction of an object that has changed
     (`tidings.core.sync.apply`).
@@ -53,8 +51,7 @@ class Corrections(Protocol):
 
 
 class Feed(Protocol):
-    """
-    One feed.
+    """One feed.
 
     All methods may raise:
         TidingsError: the feed rejects the request, or does not respond.
@@ -68,9 +65,7 @@ class Feed(Protocol):
         ...
 
     def end(self) -> int:
-        """
-        Return the last readable page. The next page does not exist, or is still being written.
-        """
+        """Return the last readable page. The next page does not exist, or is being written."""
         ...
 
     def check(self) -> None:
@@ -121,8 +116,7 @@ class Applied:
 def wait_for_state(
     feed: str, end: int, checkpoint: Callable[[], int], *, stall_ms: int = STALL_MS
 ) -> int:
-    """
-    Wait until the state of *feed* includes the page *end*; return the checkpoint of the state.
+    """Wait until the state of *feed* includes the page *end*; return the checkpoint of the state.
 
     *checkpoint* reads the checkpoint. There is no limit of time while the checkpoint advances.
 
@@ -150,8 +144,7 @@ def apply_plan(
     total: Applied,
     advance: Callable[[int], None],
 ) -> None:
-    """
-    Apply the parts in the folder *plan*, in the order of their names.
+    """Apply the parts in the folder *plan*, in the order of their names.
 
     *since* is the page up to which the rows of the plan were complete. *advance* is called with the
     number of lines that were done. The outcomes are added to *total*, even if an error is raised.
@@ -210,8 +203,7 @@ _ATTEMPTS = 5  # the attempts of a read; a throttled read is retried, because no
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """
-    The feed with the key *feed*, in the DynamoDB at *endpoint_url*. Implements `Feed`.
+    """The feed with the key *feed*, in the DynamoDB at *endpoint_url*. Implements `Feed`.
 
     If *endpoint_url* is None, it is AWS's DynamoDB. A place is sent to the tasks that read the
     state, so it keeps no connection.
@@ -236,8 +228,7 @@ class Place:
         return client
 
     def on_its_twin(self) -> Place:
-        """
-        Return this place with the feeds and the sources that its twin serves.
+        """Return this place with the feeds and the sources that its twin serves.
 
         Raises:
             UnknownFeed: the twin does not have the feed.
@@ -251,8 +242,7 @@ class Place:
         return replace(self, settings=stages.settings(_TWIN, known)).with_key()
 
     def with_key(self) -> Place:
-        """
-        Return this place with the key of the feed, of which it has the name.
+        """Return this place with the key of the feed, of which it has the name.
 
         A chained feed keeps its name, because `writable` refuses it without a request.
 
@@ -268,9 +258,7 @@ class Place:
 
     @property
     def writable(self) -> WriteGuard:
-        """
-        Return the guard that rejects writes to a chained feed, and names the upstream in the error.
-        """
+        """Return the guard against writes to a chained feed, whose error names the upstream."""
         return WriteGuard(self.settings.sources)
 
     def source(self) -> Buckets:
@@ -292,8 +280,7 @@ class Place:
         return DynamoDBFollowers(self.client(), self.settings.control_table)
 
     def check(self) -> None:
-        """
-        Check that the feed may be corrected.
+        """Check that the feed may be corrected.
 
         Raises:
             Chained: the feed copies another feed.
@@ -301,8 +288,7 @@ class Place:
         self.writable.check(self.feed)
 
     def watermark(self, as_of: str) -> Reached | Moment:
-        """
-        Return the watermark for *as_of*, the start of a dump.
+        """Return the watermark for *as_of*, the start of a dump.
 
         Raises:
             InvalidSync: *as_of* is invalid, or not of this feed.
@@ -348,8 +334,7 @@ class Place:
 
 
 def on_twin(feed: str, endpoint_url: str) -> Place:
-    """
-    Return the place of *feed* on the twin at *endpoint_url*.
+    """Return the place of *feed* on the twin at *endpoint_url*.
 
     Raises:
         InvalidFeed: *feed* is not a valid name.
@@ -361,8 +346,7 @@ def on_twin(feed: str, endpoint_url: str) -> Place:
 
 
 def on_stage(feed: str, stage: str) -> Place:
-    """
-    Return the place of *feed* on *stage*.
+    """Return the place of *feed* on *stage*.
 
     Raises:
         NoStage: the stage does not exist, or is older than this command.
@@ -386,8 +370,7 @@ def add_tables(parser: ArgumentParser) -> None:
 
 
 def named_tables(feed: str, named: Namespace) -> Place:
-    """
-    Return the place of the feed with the key *feed* in the tables that the arguments name.
+    """Return the place of the feed with the key *feed* in the tables that the arguments name.
 
     See `add_tables`.
     """
@@ -404,8 +387,7 @@ def on_tables(
     region: str | None = None,
     endpoint_url: str | None = None,
 ) -> Place:
-    """
-    Return the place of the feed with the key *feed* in these tables, for a job that reads them.
+    """Return the place of the feed with the key *feed* in these tables, for a job that reads them.
 
     Raises:
         InvalidFeed: *feed* is not a valid key.

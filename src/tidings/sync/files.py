@@ -1,5 +1,4 @@
-"""
-Read and write files by their addresses: paths on this machine, or `s3://bucket/key`.
+"""Read and write files by their addresses: paths on this machine, or `s3://bucket/key`.
 
 The module also finds the files of a dump. The dump may be a file, a folder, a pattern, an address
 on S3, or stdin.
@@ -35,8 +34,7 @@ def is_on_s3(address: str) -> bool:
 
 
 def list_files(address: str) -> list[File]:
-    """
-    Return the file *address*, or all files in the folder *address* in the order of their names.
+    """Return the file *address*, or all files in the folder *address* in the order of their names.
 
     Files in subfolders are included. Empty files, hidden files and markers in the folder are left
     out. The list is empty if *address* does not exist.
@@ -172,8 +170,7 @@ class NoDump(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DumpCopy:
-    """
-    The files of a dump for Spark, of *size* bytes.
+    """The files of a dump for Spark, of *size* bytes.
 
     If several lines describe an object, the line in the file with the last path applies. *names*
     maps the path of each copied file to its original address.
@@ -185,8 +182,7 @@ class DumpCopy:
 
 
 def copy_dump(dump: str, stdin: IO[bytes], folder: Path) -> DumpCopy:
-    """
-    Return the files of *dump* for an engine on this machine.
+    """Return the files of *dump* for an engine on this machine.
 
     Stdin and objects of S3 are copied to *folder*, because a dump with errors is read twice.
 
@@ -204,8 +200,7 @@ def copy_dump(dump: str, stdin: IO[bytes], folder: Path) -> DumpCopy:
 
 
 def in_place(dump: str) -> list[str]:
-    """
-    Return the addresses of the files in *dump*, a file or folder, for a Spark job that reads S3.
+    """Return the addresses of the files in *dump*, a file or folder, for a Spark job that reads S3.
 
     Raises:
         NoDump, BotoCoreError, ClientError: see `copy_dump`.
@@ -214,8 +209,7 @@ def in_place(dump: str) -> list[str]:
 
 
 def upload_dump(dump: str, stdin: IO[bytes], folder: Path, to: str) -> str:
-    """
-    Copy the files of *dump* to the folder *to* on S3; return the address of the copy.
+    """Copy the files of *dump* to the folder *to* on S3; return the address of the copy.
 
     The names of the copies sort in the order of the files.
 
@@ -246,9 +240,7 @@ def _paths(dump: str, listed: list[File]) -> list[str]:
 
 
 def _fetch(dump: str, folder: Path) -> DumpCopy:
-    """
-    Copy objects to numbered files in the order of the keys, because not every key is a valid path.
-    """
+    """Copy objects to files in the order of keys, as not every key is a valid path."""
     listed = list_files(dump)
     names = {
         str(folder.resolve() / _with_number(number, each.address)): each.address

@@ -1,5 +1,4 @@
-"""
-Compare a dump with the state, and write a plan, without changing the feed.
+"""Compare a dump with the state, and write a plan, without changing the feed.
 
 The job stores the dump and the state as Parquet in the working folder, because every later step
 reads a part of them. So a gzipped dump, which only one core can read, is read only once. One full
@@ -56,8 +55,7 @@ SUMMARY = "summary.json"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """
-    The summary of a plan.
+    """The summary of a plan.
 
     *through* is the checkpoint of the follower `state` before the rows of the state were read.
     *untouched* counts the existing objects that need no change, because they agree with the dump,
@@ -91,8 +89,7 @@ class Summary:
 
 
 class Stopped(Exception):
-    """
-    A guard, which is a check of the dump or of the plan, stopped the sync.
+    """A guard, which is a check of the dump or of the plan, stopped the sync.
 
     *summary* has the counts so far. If the objection of the guard is allowable, *summary* has all
     counts.
@@ -104,8 +101,7 @@ class Stopped(Exception):
 
 
 def write_parts(changes: DataFrame, folder: str, events: Iterable[str] = EVENTS) -> None:
-    """
-    Write the corrections for *changes* to subfolders of *folder*.
+    """Write the corrections for *changes* to subfolders of *folder*.
 
     *changes* are the rows of `compared_tables` that have an event, and *events* are the events that
     occur in these rows.
@@ -122,15 +118,12 @@ def _encode(event: str, text: bytearray, at: str) -> str:
 
 
 def subfolder(event: str) -> str:
-    """
-    Return the folder of an event. The events are applied in the order of the folders' numbers.
-    """
+    """Return the folder of an event. Events are applied in the order of the folders' numbers."""
     return f"{EVENTS.index(event) + 1}-{event}"
 
 
 def correction_from(event: str, text: bytes, at: str) -> Correction:
-    """
-    Return the correction of an object at the position *at*.
+    """Return the correction of an object at the position *at*.
 
     *text* is a line of the dump, or for a delete a line of the state.
     """
@@ -149,8 +142,7 @@ def mark_later(rows: DataFrame, watermark: Watermark) -> DataFrame:
 
 
 def compared_tables(dump: DataFrame, rows: DataFrame, *, deletes: bool = True) -> DataFrame:
-    """
-    Return every object with its `event`: insert, update, delete, or null if it needs no change.
+    """Return every object with its `event`: insert, update, delete, or null if it needs no change.
 
     *dump* has one line for each object, and *rows* come from `mark_later`. In the result, `text` is
     the line of the dump, or the line of the state if the dump has no line. `at` is the position of
@@ -172,8 +164,7 @@ def compared_tables(dump: DataFrame, rows: DataFrame, *, deletes: bool = True) -
 
 
 def _later(watermark: Watermark) -> Column:
-    """
-    Return a column that is true if a row changed after *watermark*.
+    """Return a column that is true if a row changed after *watermark*.
 
     It is also true if the time of the change is unknown.
     """
@@ -205,8 +196,7 @@ _KEPT = {"parquet.enable.dictionary": "false", "parquet.column.statistics.enable
 
 @dataclass(frozen=True, slots=True)
 class SyncOptions:
-    """
-    The options of a sync.
+    """The options of a sync.
 
     *types* are encoded as in a key; an empty set means all types. *as_of* is the start of the dump.
     If it is None, the time of the newest line of the dump is used.
@@ -221,8 +211,7 @@ class SyncOptions:
 
 
 def parse_types(text: str) -> frozenset[str]:
-    """
-    Return the types in *text*, encoded like the first part of a key.
+    """Return the types in *text*, encoded like the first part of a key.
 
     Raises:
         InvalidFilter: see `parse_list`.
@@ -233,8 +222,7 @@ def parse_types(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _DumpCounts:
-    """
-    The counts of some lines of the dump.
+    """The counts of some lines of the dump.
 
     *objects* is the number of lines that describe an object, and *declared* the sum of the numbers
     in end lines.
@@ -250,9 +238,7 @@ class _DumpCounts:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """
-    The *rows* of the state, their *count*, and the number of *objects* that are not deleted.
-    """
+    """The *rows* of the state, their *count*, and the number of *objects* that are not deleted."""
 
     rows: DataFrame
     count: int = 0
@@ -261,8 +247,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """
-    The result of a comparison.
+    """The result of a comparison.
 
     The result is valid only if *once* is True, which means that no object has several lines in the
     dump.
@@ -293,8 +278,7 @@ class _Compared:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """
-    One job with the working folder *folder*, which is local or starts with `s3://`.
+    """One job with the working folder *folder*, which is local or starts with `s3://`.
 
     *phase* is called with the name of each phase. The plan is written to *plan*, or to the folder
     `plan` in *folder* if *plan* is None. If *for_approval*, the parts are also written if a guard
@@ -311,8 +295,7 @@ class Job:
     names: Mapping[str, str] = field(default_factory=dict)
 
     def make_plan(self, paths: list[str], source: StateSource, *, through: int) -> Summary:
-        """
-        Write the plan.
+        """Write the plan.
 
         Raises:
             BadDump: too many lines are invalid; or *as_of* is not set, and a line has a time in the
@@ -376,8 +359,7 @@ class Job:
         return [F.count("key").alias("objects"), *span]
 
     def _watermark(self, described: DataFrame, lines: DataFrame, summary: Summary) -> Watermark:
-        """
-        Return the watermark of *described*, a subset of *lines*.
+        """Return the watermark of *described*, a subset of *lines*.
 
         If nothing is deleted, the newest line may also be in the future.
         """
@@ -414,8 +396,7 @@ class Job:
             self._guard(dumps.check_dump(Found(0)), summary)
 
     def _compare(self, lines: DataFrame, state: _State) -> _Compared:
-        """
-        Store the necessary changes, and return them with their counts.
+        """Store the necessary changes, and return them with their counts.
 
         In most dumps each object has only one line. The counts of the join show if this is true.
         Computing these counts costs less than a search for repeated objects. If an object has

@@ -1,5 +1,4 @@
-"""
-Correct a feed over HTTP, with only its address and a key.
+"""Correct a feed over HTTP, with only its address and a key.
 
 Tasks read the rows of the state with their positions by replication (PROTOCOL 16.7), several
 buckets in parallel. Corrections are sent in requests. The feed itself compares the positions and
@@ -88,8 +87,7 @@ class Remote:
         return Requests(self)
 
     def _second_of(self, place: Place) -> tuple[int | None, int]:
-        """
-        Return the commit time in seconds of the page at *place*, and the floor of the log.
+        """Return the commit time in seconds of the page at *place*, and the floor of the log.
 
         The time is None if the page was trimmed, and -1 if *place* is of another log.
         """
@@ -112,8 +110,7 @@ class RemoteRows:
         self.upstream = HttpUpstream(lambda: remote.password, clients.ca_certs())
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
-        """
-        Return rows with keys after *after*, in the order of the keys; an empty list at the end.
+        """Return rows with keys after *after*, in the order of the keys; an empty list at the end.
 
         Raises:
             UpstreamRefused: the password lacks permission.
@@ -128,8 +125,7 @@ class RemoteRows:
 
 
 class Requests:
-    """
-    Implements `Corrections`, with requests that have as many lines as the feed allows.
+    """Implements `Corrections`, with requests that have as many lines as the feed allows.
 
     Requests are sent one after the other. The first request opens the connection.
     """

@@ -58,8 +58,7 @@ class BadTable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """
-    A chunk of a table. *rows* has the line (`dump_line`) of each object by its id.
+    """A chunk of a table. *rows* has the line (`dump_line`) of each object by its id.
 
     *place* is the key of the last row.
     """
@@ -70,8 +69,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """
-    The mapping of columns to fields of an operation.
+    """The mapping of columns to fields of an operation.
 
     *key* names the columns that form the id; if *key* is empty, the columns of the primary key form
     the id. *changed* is the column with the time, and *parents* the column with the parents. If
@@ -86,8 +84,7 @@ class Mapping:
 
 
 class PostgresTable:
-    """
-    The rows of *table* at *dsn*.
+    """The rows of *table* at *dsn*.
 
     Each query sees the table as of the query's start, and locks nothing.
 
@@ -123,8 +120,7 @@ class PostgresTable:
         return f"table {self._rows.name} at {without_secrets(self._dsn)}"
 
     def chunk(self, after: Place | None, most: int) -> Chunk | None:
-        """
-        Return up to *most* rows with keys after *after*, in the order of the keys.
+        """Return up to *most* rows with keys after *after*, in the order of the keys.
 
         Return None if no row follows. If *after* is None, begin with the first row.
         """

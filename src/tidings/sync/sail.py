@@ -1,5 +1,4 @@
-"""
-Run plans of PySpark with Sail in this process. Sail needs no Java and starts within a second.
+"""Run plans of PySpark with Sail in this process. Sail needs no Java and starts within a second.
 
 Sail has no observations, no RDDs, no position of a line in its file, and no lookahead in patterns.
 Python functions in the same process replace these features.
@@ -94,8 +93,7 @@ def session() -> Iterator[SparkSession]:
 
 
 def _close_to_others(host: str, port: int) -> None:
-    """
-    Make the server reject all connections except the existing one; do nothing except on Linux.
+    """Make the server reject all connections except the existing one; do nothing except on Linux.
 
     This is necessary because the server has no password, and runs any Python code that it receives.
     """
@@ -115,8 +113,7 @@ def _close_to_others(host: str, port: int) -> None:
 
 @dataclass(slots=True)
 class _Reading:
-    """
-    The progress of the reads in Python.
+    """The progress of the reads in Python.
 
     *done* and *total* count bytes of files in `Sail.text`, and in `Sail.rows` the numbers that are
     passed to *read*. The only instance is a global of this module. A function is sent to Sail as a
@@ -214,8 +211,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def _atomic(pattern: str) -> str:
-    """
-    Return *pattern* with each possessive group `(...)*+` replaced by the atomic group `(?>(...)*)`.
+    """Return *pattern* with each possessive group `(...)*+` as the atomic group `(?>(...)*)`.
 
     Both forms have the same meaning. The patterns are written in the possessive form for Java,
     which recurses for each repetition in an atomic group. Python 3.11.2 of Debian 12 has a bug in

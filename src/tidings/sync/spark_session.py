@@ -55,8 +55,7 @@ class NoJava(Exception):
 
 
 def sentence_of(error: Exception) -> str:
-    """
-    Shorten a multi-line error of Spark to one sentence.
+    """Shorten a multi-line error of Spark to one sentence.
 
     Return the last line of the exception of a Python function, and the first line of other errors.
     """
@@ -68,8 +67,7 @@ def sentence_of(error: Exception) -> str:
 def errors_of_tasks(
     kind: type[Exception], make_error: Callable[[str], Exception]
 ) -> Iterator[None]:
-    """
-    Raise `make_error(message)` instead of Spark's exception if a task fails with *kind*.
+    """Raise `make_error(message)` instead of Spark's exception if a task fails with *kind*.
 
     *message* is the message of the task's exception, which is part of Spark's message.
     """
@@ -102,8 +100,7 @@ def current() -> Engine:
 
 @contextmanager
 def local(folder: Path, *, size: int, more: Mapping[str, str] = _NOTHING) -> Iterator[SparkSession]:
-    """
-    Open a session of Spark on all cores, with its files in *folder*.
+    """Open a session of Spark on all cores, with its files in *folder*.
 
     Settings depend on *size*, the bytes of the input. *more* are settings of the caller. Spark
     writes its log to `spark.log` in *folder*. If this process already has a session, yield that
@@ -134,8 +131,7 @@ def local(folder: Path, *, size: int, more: Mapping[str, str] = _NOTHING) -> Ite
 
 @contextmanager
 def cluster() -> Iterator[SparkSession]:
-    """
-    Open the session that `spark-submit` configures; without `spark-submit`, one on all cores.
+    """Open the session that `spark-submit` configures; without `spark-submit`, one on all cores.
 
     If this process already has a session, yield that session instead, and do not stop it.
     """

@@ -1,5 +1,4 @@
-"""
-Start a sync on a stage and follow its progress; run the comparison of such a sync as a job.
+"""Start a sync on a stage and follow its progress; run the comparison of such a sync as a job.
 
 The stage's state machine runs the comparison as a job on EMR Serverless. The job reads a dump
 and the state, and writes a plan:
@@ -102,8 +101,7 @@ class Machine:
     def run(
         self, id: str, request: Mapping[str, Any], begin: Callable[[str], None]
     ) -> tuple[Summary, Applied | None]:
-        """
-        Start the sync *id*, and wait until it ends, or until its plan waits for approval.
+        """Start the sync *id*, and wait until it ends, or until its plan waits for approval.
 
         The sync continues if this process ends. *begin* is called with the name of each phase.
 
@@ -166,8 +164,7 @@ class Machine:
 
 
 def on_stage(stage: str) -> Machine:
-    """
-    Return the state machine of *stage*.
+    """Return the state machine of *stage*.
 
     Raises:
         NoStage: the stage does not exist, or is older than this command.
@@ -200,8 +197,7 @@ _FAILURES = (files.NoDump, BadFile, BadExport, feeds.NotFollowing, TidingsError)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """
-    The arguments of a run.
+    """The arguments of a run.
 
     *state* is `scan` or the folder of an export, and *plan* the folder for the plan.
     """
@@ -215,8 +211,7 @@ class Request:
     as_of: str = ""
 
     def run(self, spark: SparkSession) -> None:
-        """
-        Write the plan and its summary.
+        """Write the plan and its summary.
 
         Raises:
             NoDump, BadDump, BadFile, BadExport: the dump or the export is missing or invalid.

@@ -1,5 +1,4 @@
-"""
-Read the state as a table.
+"""Read the state as a table.
 
 A job queries several buckets of the state in parallel. If a feed is too large for queries, the job
 reads an export of the state's table on S3.
@@ -58,8 +57,7 @@ class StateSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """
-    A reader of the state of *feed*, which reads several buckets in parallel.
+    """A reader of the state of *feed*, which reads several buckets in parallel.
 
     Reads are strongly consistent, as the port requires. So the rows include at least all pages that
     the follower `state` had handled when the read began. Each task calls *make* to create a client,
@@ -76,8 +74,7 @@ class Buckets:
         """Do nothing, because reading an incomplete bucket raises an error."""
 
     def _rows(self, buckets: Iterable[int]) -> Iterator[Columns]:
-        """
-        Yield the rows of the *buckets* of one task.
+        """Yield the rows of the *buckets* of one task.
 
         All buckets are read with one client, because creating a client takes longer than reading a
         bucket.
@@ -111,8 +108,7 @@ class Exported:
         self._items_wanted = 0
 
     def table(self, spark: SparkSession) -> DataFrame:
-        """
-        Return the rows of the feed in the export.
+        """Return the rows of the feed in the export.
 
         Raises:
             BadExport: the export has no items.
@@ -134,8 +130,7 @@ class Exported:
         return counted.where(F.col("bucket.S").isin(buckets)).select(*_columns())
 
     def check(self) -> None:
-        """
-        Check the number of items. Call this method after the table was read.
+        """Check the number of items. Call this method after the table was read.
 
         Raises:
             BadExport: the manifest has another number of items.

@@ -1,5 +1,4 @@
-"""
-Make a feed agree with a table while others write to both, for `tidings sync table`.
+"""Make a feed agree with a table while others write to both, for `tidings sync table`.
 
 A sync has three steps, and each can be resumed:
 
@@ -72,8 +71,7 @@ class WrongProgress(Exception):
 
 @dataclass(slots=True)
 class TableSyncState:
-    """
-    The progress of a sync.
+    """The progress of a sync.
 
     *step* is the current step, and *place* the position of this step as JSON. *rows* counts the
     compared rows of the table, and *objects* the compared objects of the feed. *missing* counts
@@ -99,8 +97,7 @@ class TableSyncState:
 
 @dataclass(slots=True)
 class Progress:
-    """
-    The progress file of a sync. *what* identifies the sync by its feed, table and options.
+    """The progress file of a sync. *what* identifies the sync by its feed, table and options.
 
     Raises:
         WrongProgress: the file belongs to another sync, has another format, or is in use.
@@ -183,8 +180,7 @@ class LiveTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableSyncOptions:
-    """
-    The options of a sync.
+    """The options of a sync.
 
     *chunk* is the number of rows that are read at a time. *rate* is a limit in rows per second, and
     0 means no limit. A change that is not posted within *grace_ms* of its commit counts as lost, so
@@ -202,8 +198,7 @@ class TableSyncOptions:
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """
-    The clock of a sync.
+    """The clock of a sync.
 
     *now_ms* is the time since 1970, for timestamps. *passed_ms* is a monotonic time for intervals.
     """
@@ -240,17 +235,14 @@ class _Window:
         self._of.pop(key).discard(key)
 
     def closed(self) -> Iterator[tuple[Place, int]]:
-        """
-        Remove the chunks before the first one with suspects; yield the place and rows of each.
-        """
+        """Remove the chunks before the first one with suspects; yield place and rows of each."""
         while self._chunks and not self._chunks[0][2]:
             place, rows, _ = self._chunks.popleft()
             yield place, rows
 
 
 class TableSync:
-    """
-    One run of a sync.
+    """One run of a sync.
 
     *begin* is called with the name of each step and the total number of its rows or objects, which
     is None if it is unknown. *advance* is called with the number of rows or objects that were done.
@@ -275,8 +267,7 @@ class TableSync:
         self._free_ms: float = time.passed_ms()
 
     def run(self) -> None:
-        """
-        Run until the feed agrees with the table.
+        """Run until the feed agrees with the table.
 
         With the option `dry_run`, run until the differences are known. If the run fails, `progress`
         has the work that was done.
@@ -326,8 +317,7 @@ class TableSync:
                 bucket, after = bucket + 1, self._prefix
 
     def _note_missing(self, bucket: int, keys: list[str]) -> None:
-        """
-        Record the objects of *keys* that have no row.
+        """Record the objects of *keys* that have no row.
 
         The keys were read from the state. This method reads the table afterwards.
         """
@@ -354,8 +344,7 @@ class TableSync:
         self._settle_all()
 
     def _look(self, keys: list[str], lines: dict[str, str] | None, place: Place) -> None:
-        """
-        Compare the objects of a chunk for the first time.
+        """Compare the objects of a chunk for the first time.
 
         The chunk ends at *place*. *lines* has the rows of the chunk; if *lines* is None, read the
         rows here.
@@ -399,8 +388,7 @@ class TableSync:
             self._time.sleep_ms(max(0, next_ms - self._time.passed_ms()))
 
     def _look_again(self, keys: list[str]) -> None:
-        """
-        Compare suspects again, and correct those with a lasting difference.
+        """Compare suspects again, and correct those with a lasting difference.
 
         The state is read before the table. If an operation of an object is appended after the state
         was read, the object has another position, and its correction is not applied.
@@ -466,8 +454,7 @@ class TableSync:
         self._progress.save()
 
     def _throttle(self, rows: int) -> None:
-        """
-        Sleep until *rows* rows have taken as long as the option `rate` requires.
+        """Sleep until *rows* rows have taken as long as the option `rate` requires.
 
         If the sync was slower than `rate` for some time, it does not catch up afterwards, so that
         there are no bursts.
@@ -557,8 +544,7 @@ _APPLIED = ("applied", "moved", "done")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
 @click.pass_context
 def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **options: Any) -> None:
-    """
-    Correct a feed so that it agrees with TABLE of the PostgreSQL at DSN.
+    """Correct a feed so that it agrees with TABLE of the PostgreSQL at DSN.
 
     Others may write to the feed and the table at the same time. Nothing is locked or exported: rows
     are read in chunks by the key. If a row differs from its object in the feed, both are read again
@@ -601,8 +587,7 @@ def _run(feed: Feed, source: PostgresTable, progress: Progress, options: dict[st
 
 @contextmanager
 def _print_result(ctx: click.Context, progress: Progress, as_json: bool) -> Iterator[None]:
-    """
-    Print the result of a sync, also after a failure.
+    """Print the result of a sync, also after a failure.
 
     Exit with `STOPPED` if a guard objects, and with `LAGS` if the state does not advance.
     """

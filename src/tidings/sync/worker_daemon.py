@@ -1,5 +1,4 @@
-"""
-The daemon that forks Spark's Python workers. It is prepared so that each task starts at once.
+"""The daemon that forks Spark's Python workers. It is prepared so that each task starts at once.
 
 Spark puts an archive of PySpark and its own Java archive before the installed PySpark in the search
 path of modules. At the start of each task, Spark invalidates Python's import caches. Python then

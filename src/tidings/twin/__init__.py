@@ -1,5 +1,4 @@
-"""
-The local twin: the deployed functions on one machine, without an AWS account.
+"""The local twin: the deployed functions on one machine, without an AWS account.
 
 The twin emulates the services that call the functions and are called by them; the functions run
 unchanged. `command` is the command line, and `twin` starts and stops every part. `Twin` runs a twin
@@ -24,8 +23,7 @@ from tidings.server.running import Server
 
 
 class Twin(Server):
-    """
-    A `Server` that runs `tidings local`, with the option --data only if *data* is given.
+    """A `Server` that runs `tidings local`, with the option --data only if *data* is given.
 
     After a restart, the twin has the same ports for HTTP and DynamoDB.
     """

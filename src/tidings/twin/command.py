@@ -43,8 +43,7 @@ STOP_S = 60.0  # the longest time from a signal to the end, in which DynamoDB Lo
 )
 @click.option("--verbose", is_flag=True, help="Show the functions' logs.")
 def local(settings: tuple[str, ...], **options: object) -> None:
-    """
-    Run the feed on this machine, with the deployed functions and no AWS account.
+    """Run the feed on this machine, with the deployed functions and no AWS account.
 
     Without --endpoint-url, DynamoDB Local is started. It needs Java 17, and Maven the first time.
 

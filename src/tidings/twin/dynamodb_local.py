@@ -1,5 +1,4 @@
-"""
-DynamoDB Local, AWS's own engine: downloaded once by Maven, run by Java.
+"""DynamoDB Local, AWS's own engine: downloaded once by Maven, run by Java.
 
 The engine is stored in the user's cache folder and shared by every checkout. It always listens on
 every interface, but a client that does not send the random key sees an empty database.
@@ -83,8 +82,7 @@ class DynamoDBLocal:
 
 
 async def start(*, port: int, data: Path | None, log: Path) -> DynamoDBLocal:
-    """
-    Start the engine on *port* (0: a free port), in memory or in the folder *data*.
+    """Start the engine on *port* (0: a free port), in memory or in the folder *data*.
 
     `twin_keys` stores the engine's access key for this user's programs.
 
@@ -112,8 +110,7 @@ async def start(*, port: int, data: Path | None, log: Path) -> DynamoDBLocal:
 
 
 async def fetch(log: Path, cache: Path = CACHE) -> Path:
-    """
-    Return the folder of the engine's jars; download them if they are missing.
+    """Return the folder of the engine's jars; download them if they are missing.
 
     Raises:
         NoMaven: see `start`.
@@ -136,8 +133,7 @@ async def fetch(log: Path, cache: Path = CACHE) -> Path:
 
 
 def check_sums(jars: Path) -> None:
-    """
-    Check that *jars* contains exactly the tested files, byte for byte.
+    """Check that *jars* contains exactly the tested files, byte for byte.
 
     Raises:
         WrongSum: the message names the first file that differs.
@@ -173,8 +169,7 @@ async def _copy_dependencies(maven: str, folder: Path, jars: Path, log: Path) ->
 
 
 def _key_of(data: Path) -> str:
-    """
-    Return the access key of the database in *data*.
+    """Return the access key of the database in *data*.
 
     The key is created for a new database, and for a database of an earlier release, which has no
     key. The files of that database are renamed. If the process dies before all files are renamed,

@@ -1,5 +1,4 @@
-"""
-The environment variables of a deployed function, from the same tables that `infra/` reads.
+"""The environment variables of a deployed function, from the same tables that `infra/` reads.
 
 Compared with a stage, the addresses of AWS services differ, the feeds are open unless they have
 credentials, and pages are archived at once.
@@ -51,8 +50,7 @@ _NOWHERE = Places("", "", "")
 
 
 def check(options: Options) -> None:
-    """
-    Reject options with which a function could not start.
+    """Reject options with which a function could not start.
 
     Call this function before any part of the twin is started.
 
@@ -74,8 +72,7 @@ def check(options: Options) -> None:
 
 
 def functions(options: Options) -> tuple[deployment.Function, ...]:
-    """
-    Return the functions of `deployment.FUNCTIONS`, and one for each table that produces operations.
+    """Return the functions of `deployment.FUNCTIONS`, and one per table that produces operations.
 
     Raises:
         Problem: a value of --capture is invalid.
@@ -96,8 +93,7 @@ def host_check(options: Options) -> HostCheck:
 
 
 def program(function: deployment.Function, options: Options, places: Places) -> Program:
-    """
-    Return the program that the workers of *function* run.
+    """Return the program that the workers of *function* run.
 
     Raises:
         NoFunctions: the folder of *function*, or the handler in it, is missing.

@@ -1,5 +1,4 @@
-"""
-The HTTP API of the twin: the routes of `deployment`, CORS preflight, and the web page `/console`.
+"""The HTTP API of the twin: the routes of `deployment`, CORS preflight, and the page `/console`.
 
 A request is converted to an event of payload format 2.0, with which a function is invoked. The
 function's answer is converted to a response. A streaming function is not invoked with an event; its
@@ -55,8 +54,7 @@ INTEGRATION_S = 30.0  # API Gateway's time limit for an integration
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """
-    A received request. *route* is the key of the matching route.
+    """A received request. *route* is the key of the matching route.
 
     *parameters* are the parameters of the route's path. Headers are in the order in which they were
     received, with lower-case names.
@@ -119,8 +117,7 @@ def encode_event(request: HttpRequest, *, now_ms: int, request_id: str) -> dict[
 
 
 def decode_answer(payload: bytes) -> HttpResponse:
-    """
-    Return the response encoded in a handler's answer.
+    """Return the response encoded in a handler's answer.
 
     Raises:
         MalformedAnswer: the answer does not encode a response.

@@ -1,5 +1,4 @@
-"""
-The APIs that functions call, Lambda's Invoke API and `@connections`, on one loopback port.
+"""The APIs that functions call, Lambda's Invoke API and `@connections`, on one loopback port.
 
 A caller has to send a random session token, which each function has in its environment. Without
 this token, every program on the machine and every page in a local browser could use the APIs.
@@ -38,8 +37,7 @@ _INVOCATIONS = re.compile(
 
 
 class InternalApis:
-    """
-    The server of the internal APIs.
+    """The server of the internal APIs.
 
     The server listens before the APIs exist: the environment of the functions needs the address of
     the server, and the APIs need the functions. *token* is the AWS_SESSION_TOKEN of the functions.

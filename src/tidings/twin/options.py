@@ -1,5 +1,4 @@
-"""
-The options of the command line, and the functions and tables that they name.
+"""The options of the command line, and the functions and tables that they name.
 
 The twin runs the functions of an installed wheel or of a checkout. The tables belong to other
 applications, and writes to the tables become operations, as in `infra`. These tables are in the
@@ -27,8 +26,7 @@ _HERE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True, slots=True)
 class Options(HostOptions):
-    """
-    The options of `tidings local`.
+    """The options of `tidings local`.
 
     *endpoint_url* is the address of a DynamoDB to use instead of DynamoDB Local. *data* is the
     folder in which the tables are stored on disk. *functions* is a folder of handlers to use
@@ -56,8 +54,7 @@ class NoFunctions(Problem):
 
 @dataclass(frozen=True, slots=True)
 class InstalledFunctions:
-    """
-    The folder *functions* of the handlers, and the folders that workers import modules from.
+    """The folder *functions* of the handlers, and the folders that workers import modules from.
 
     Without *layers*, the workers import the installed packages.
     """
@@ -67,8 +64,7 @@ class InstalledFunctions:
 
 
 def find_functions(here: Path = _HERE) -> InstalledFunctions:
-    """
-    Return the functions that belong to the package in the folder *here*.
+    """Return the functions that belong to the package in the folder *here*.
 
     Raises:
         NoFunctions: the package was installed without functions.
@@ -82,8 +78,7 @@ def find_functions(here: Path = _HERE) -> InstalledFunctions:
 
 @dataclass(frozen=True, slots=True)
 class TableProducer:
-    """
-    A table in the twin's DynamoDB. The writes to the table become operations.
+    """A table in the twin's DynamoDB. The writes to the table become operations.
 
     *table* is the table's name. The table's stream invokes *function*, which appends to *feed*.
     """
@@ -98,8 +93,7 @@ class TableProducer:
 
 
 def table_producers(options: Options) -> Sequence[TableProducer]:
-    """
-    Return the table producers configured by *options*.
+    """Return the table producers configured by *options*.
 
     Raises:
         Problem: a value of --capture is invalid.

@@ -1,5 +1,4 @@
-"""
-The Lambda Runtime API (2018-06-01) for one worker, and the HTTP/1.1 server of all internal APIs.
+"""The Lambda Runtime API (2018-06-01) for one worker, and the HTTP/1.1 server of all internal APIs.
 
 The server's clients (awslambdaric, boto3) are started by the twin and use the loopback interface,
 so the server supports only keep-alive and `Content-Length`. The server must be fast, because each
@@ -137,9 +136,7 @@ def _encode(response: Response) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """
-    The result of an invocation; if *error* is `Unhandled`, *payload* describes the error.
-    """
+    """The result of an invocation; if *error* is `Unhandled`, *payload* describes the error."""
 
     payload: bytes
     error: str | None = None

@@ -1,5 +1,4 @@
-"""
-AWS's runtime client in a worker process: `python -P runtime_client.py HANDLER`.
+"""AWS's runtime client in a worker process: `python -P runtime_client.py HANDLER`.
 
 This module imports no other module of Tidings, because the handler may belong to another release.
 `AWS_LAMBDA_RUNTIME_API` is `user:password@host:port`. The C part of the client, which receives

@@ -1,5 +1,4 @@
-"""
-The WebSocket API: connections, their events, and API Gateway's limits.
+"""The WebSocket API: connections, their events, and API Gateway's limits.
 
 Like API Gateway, the gateway passes a message of a connection to the function at once, without
 waiting for the answer to the previous message.

@@ -75,8 +75,7 @@ def publish_feeds(client: DynamoDBClient, feeds: Iterable[str], sources: Sources
 
 
 def free_follower_leases(client: DynamoDBClient, feeds: Iterable[str]) -> int:
-    """
-    Release the leases of all followers; return the number of released leases.
+    """Release the leases of all followers; return the number of released leases.
 
     Call this function only at a start, when no process can hold a lease: the workers of a previous
     run ended with that run.
@@ -148,8 +147,7 @@ def _stream(client: DynamoDBClient, table: str) -> str | None:
 
 
 def create_coordination(url: str, coordinator: CoordinatorUrl | None) -> None:
-    """
-    Create the table of the leader election, unless another twin has created it.
+    """Create the table of the leader election, unless another twin has created it.
 
     If the DynamoDB that has the table is not running, do nothing; a twin that starts later creates
     the table.
@@ -162,8 +160,7 @@ def create_coordination(url: str, coordinator: CoordinatorUrl | None) -> None:
 
 
 def free_relays(client: DynamoDBClient, feeds: Iterable[str]) -> None:
-    """
-    Release the relays from the processes that held them.
+    """Release the relays from the processes that held them.
 
     Call this function only if no process can hold a relay; see `free_follower_leases`.
     """

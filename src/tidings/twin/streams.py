@@ -1,5 +1,4 @@
-"""
-Event source mappings: they invoke a function with the records of a DynamoDB stream, as Lambda does.
+"""Event source mappings: they invoke a function with records of a DynamoDB stream, as Lambda does.
 
 Reading starts at TRIM_HORIZON. Records are delivered at least once, by one invocation at a time per
 shard, and a shard is read only after its parent.
@@ -82,8 +81,7 @@ class StreamReader:
         self._headers = _signed_headers(endpoint_url)
 
     def read(self, iterator: str) -> Page:
-        """
-        Return the records at *iterator*.
+        """Return the records at *iterator*.
 
         Raises:
             NotRead: the engine does not answer, or *iterator* has expired.
@@ -177,9 +175,7 @@ def first_failure(answer: Answer, batch: Batch) -> int | None:
 
 
 def settle(batch: Batch, failed_at: int | None, *, retries_max: int) -> Outcome:
-    """
-    Return the next batches after *batch* was tried and all records from *failed_at* on failed.
-    """
+    """Return the next batches after *batch* was tried and all records from *failed_at* failed."""
     if failed_at is None:
         return Outcome()
     if failed_at > 0:
@@ -310,8 +306,7 @@ class _Reading:
 def ready_shards(
     parents: Mapping[str, str | None], *, followed: Collection[str], finished: Collection[str]
 ) -> list[str]:
-    """
-    Return the shards that may be read now: they are not *followed* and their parent is *finished*.
+    """Return the shards that may be read now: not *followed*, with a *finished* parent.
 
     *parents* contains the parent of each shard of the stream. A parent that was trimmed from the
     stream does not block its children.
@@ -388,9 +383,7 @@ class StreamPoller:
         return outcome.todo
 
     async def _ready_shards(self) -> list[Shard]:
-        """
-        List the shards of the stream; return those that may be read now, see `ready_shards`.
-        """
+        """List the shards of the stream; return those that may be read now, see `ready_shards`."""
         try:
             listed = await asyncio.to_thread(self._list_shards)
         except (BotoCoreError, ClientError):

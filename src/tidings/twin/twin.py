@@ -56,8 +56,7 @@ class DataInUse(Problem):
 
 
 async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
-    """
-    Serve until *stopped*; call *ready* with the HTTP and WebSocket URLs once the twin is ready.
+    """Serve until *stopped*; call *ready* with the HTTP and WebSocket URLs once the twin is ready.
 
     Raises:
         Problem: the twin cannot start, or DynamoDB Local ended.

@@ -1,5 +1,4 @@
-"""
-The processes of the deployed functions: pools of workers, and servers of the streaming functions.
+"""The processes of the deployed functions: pools of workers, servers of streaming functions.
 
 A worker runs one invocation at a time, under AWS's own runtime client. It is killed at the time
 limit of the function, and replaced after a crash. In both cases the invocation is answered as on
@@ -64,8 +63,7 @@ _UNREACHABLE = HttpResponse(
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """
-    The code that a worker runs: *folder*/handler.py, with *environment*.
+    """The code that a worker runs: *folder*/handler.py, with *environment*.
 
     An invocation may take at most *timeout_s*.
     """
@@ -197,8 +195,7 @@ class Pool:
 
 
 class Functions:
-    """
-    Every function that answers events, by its name in `deployment`.
+    """Every function that answers events, by its name in `deployment`.
 
     *stir* makes the pollers of the streams poll at once. It is called when an invocation begins and
     ends, because the invocation may write to a table with a stream.
@@ -223,8 +220,7 @@ class Functions:
 
 
 async def run_schedule(schedule: Schedule, invoke: Invoke, *, pause: Pause = asyncio.sleep) -> None:
-    """
-    Invoke the function of *schedule* until cancelled, first after one interval.
+    """Invoke the function of *schedule* until cancelled, first after one interval.
 
     A failed run is not retried, because the next run follows soon enough.
     """
@@ -253,8 +249,7 @@ def schedule_event(schedule: Schedule, now_ms: int) -> dict[str, object]:
 
 
 def relay_workers(feeds: Collection[str]) -> dict[str, int]:
-    """
-    Return the number of workers of the function that runs the relays of *feeds*.
+    """Return the number of workers of the function that runs the relays of *feeds*.
 
     Each feed needs a worker, because a run of its relay lasts for minutes. One more worker is for a
     run that ends at once, because another run of the same relay is in progress.
@@ -270,8 +265,7 @@ async def begin_relay(feed: str, invoke: Invoke) -> None:
 
 
 class StreamFunction:
-    """
-    The server process of a streaming function.
+    """The server process of a streaming function.
 
     The process is started by `warm` or by the first request, and by the first request after a
     crash.
@@ -345,8 +339,7 @@ class StreamFunction:
         return [*server, "--log-level", "warning", "--no-server-header"]
 
     def _place(self) -> Path:
-        """
-        Return the path of the socket.
+        """Return the path of the socket.
 
         The path is in a temporary folder, because the path of a socket has to be short.
         """

@@ -1,5 +1,4 @@
-"""
-The resources of a stage, as data: tables, functions, event sources and schedules.
+"""The resources of a stage, as data: tables, functions, event sources and schedules.
 
 `infra/` translates these resources to CloudFormation, and `tidings.twin` runs them on one machine.
 Both read the resources only from this module, so that a stage and a twin cannot diverge.
@@ -21,8 +20,7 @@ from tidings.http.routes import SocketRoute as SocketRoute
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """
-    A DynamoDB table.
+    """A DynamoDB table.
 
     *setting* is the environment variable with the name of the table. The partition key has the type
     `S` (text); *sort_key* has the name and the type of the sort key. If *recoverable* is True, the
@@ -48,8 +46,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """
-    A Lambda function with the code `functions/<folder>/handler.py`; *folder* defaults to *name*.
+    """A Lambda function with the code `functions/<folder>/handler.py`; *folder* defaults to *name*.
 
     With *sockets*, the function may post to WebSocket connections. *invokes* lists the functions
     that it may invoke. With *streams*, the code is an ASGI app with response streaming, and not a
@@ -84,8 +81,7 @@ KINDS = ("INSERT", "MODIFY", "REMOVE")  # event names of stream records
 
 @dataclass(frozen=True, slots=True)
 class StreamSource:
-    """
-    A DynamoDB stream that invokes a function.
+    """A DynamoDB stream that invokes a function.
 
     Reading starts with the oldest record (TRIM_HORIZON). The function reports the records that it
     could not handle, and Lambda splits a batch that fails. A record that still fails after

@@ -1,5 +1,4 @@
-"""
-The settings of the functions, read once from the environment into an immutable value.
+"""The settings of the functions, read once from the environment into an immutable value.
 
 Only this module reads the environment of a function, including the variables that Lambda sets for
 each call. `SETTINGS` is the table of the variables. `infra/` sets these variables, and
@@ -92,8 +91,7 @@ class CoordinatorUrl:
 
 
 def parse_coordinator(text: str) -> CoordinatorUrl | None:
-    """
-    Return the table named by *text*; None if *text* is empty.
+    """Return the table named by *text*; None if *text* is empty.
 
     Raises:
         WrongCoordinator: *text* does not name a table.
@@ -155,8 +153,7 @@ def from_environment() -> Settings:
 
 
 def sampled_call() -> str:
-    """
-    Return X-Ray's id of the current call in the format of `X-Amzn-Trace-Id`.
+    """Return X-Ray's id of the current call in the format of `X-Amzn-Trace-Id`.
 
     Return "" if the call is not sampled.
     """
@@ -165,15 +162,12 @@ def sampled_call() -> str:
 
 
 def is_snapshot() -> bool:
-    """
-    Return True if Lambda takes a snapshot of this process, to start other processes (SnapStart).
-    """
+    """Return True if Lambda takes a snapshot of this process, for other processes (SnapStart)."""
     return os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start"
 
 
 def parse(environment: Mapping[str, str]) -> Settings:
-    """
-    Return the settings parsed from *environment*.
+    """Return the settings parsed from *environment*.
 
     Raises:
         MissingSetting: a variable without a default is absent or empty.

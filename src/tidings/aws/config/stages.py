@@ -1,5 +1,4 @@
-"""
-The names and outputs of a deployed stage, for its templates and the commands of operators.
+"""The names and outputs of a deployed stage, for its templates and the commands of operators.
 
 `Account` reads the resources and limits of an AWS account, which are checked before a deployment.
 """
@@ -122,8 +121,7 @@ def table_name(stage: str, table: str, suffix: str) -> str:
 
 
 def find(stage: str, cloudformation: Any) -> Deployed:
-    """
-    Return the outputs of the stage's stack, read with a CloudFormation client.
+    """Return the outputs of the stage's stack, read with a CloudFormation client.
 
     Raises:
         NoStage: the stage does not exist, or it is older than this command.
@@ -133,8 +131,7 @@ def find(stage: str, cloudformation: Any) -> Deployed:
 
 
 def addresses(stage: str, cloudformation: Any) -> Addresses:
-    """
-    Return the base URLs of the stage.
+    """Return the base URLs of the stage.
 
     Raises:
         NoStage: the stage does not exist, or it is older than this command.
@@ -143,8 +140,7 @@ def addresses(stage: str, cloudformation: Any) -> Addresses:
 
 
 def public_description(stage: str, cloudformation: Any) -> Exposed:
-    """
-    Return the public description of the stage.
+    """Return the public description of the stage.
 
     Raises:
         NoStage: the stage does not exist, or it is older than this command.
@@ -175,9 +171,7 @@ def _parse_outputs(stage: str, outputs: Mapping[str, str]) -> Exposed:
 
 
 def _addresses(outputs: Mapping[str, str]) -> Addresses:
-    """
-    Return the stage's base URLs; if it has one address, the WebSocket path is that of a server.
-    """
+    """Return the stage's base URLs; with one address, the WebSocket path is a server's."""
     url = outputs.get(ONE_URL_OUTPUT)
     if url is None:
         return Addresses(*(outputs[name] for name in _URLS))
@@ -185,8 +179,7 @@ def _addresses(outputs: Mapping[str, str]) -> Addresses:
 
 
 def settings_of(stage: str, cloudformation: Any) -> dict[str, str]:
-    """
-    Return the settings listed in `SETTING_OUTPUTS`, the archive, and the chained feeds.
+    """Return the settings listed in `SETTING_OUTPUTS`, the archive, and the chained feeds.
 
     Raises:
         NoStage: the stage does not exist, or it is older than this command.
@@ -198,8 +191,7 @@ def settings_of(stage: str, cloudformation: Any) -> dict[str, str]:
 
 
 def syncs_of(stage: str, cloudformation: Any) -> Syncs:
-    """
-    Return the bucket and state machine of the stage's syncs.
+    """Return the bucket and state machine of the stage's syncs.
 
     Raises:
         NoStage: the stage does not exist, or it is older than this command.
@@ -209,8 +201,7 @@ def syncs_of(stage: str, cloudformation: Any) -> Syncs:
 
 
 def output(stage: str, cloudformation: Any, name: str) -> str:
-    """
-    Return one output of the stage, by name.
+    """Return one output of the stage, by name.
 
     Raises:
         NoStage: the stage does not exist, or it is older than this command.
@@ -219,8 +210,7 @@ def output(stage: str, cloudformation: Any, name: str) -> str:
 
 
 def settings(stage: str, variables: Mapping[str, str]) -> Settings:
-    """
-    Return the settings of the stage's functions that bulk jobs need.
+    """Return the settings of the stage's functions that bulk jobs need.
 
     The names of the tables are those of a twin unless *variables* has others. For a stage on AWS,
     *variables* is the result of `settings_of`. For a twin, *variables* has the twin's feeds
@@ -294,8 +284,7 @@ class Concurrency:
 
 
 class Account:
-    """
-    A reader of an account. *clients* creates a boto3 client for the name of a service.
+    """A reader of an account. *clients* creates a boto3 client for the name of a service.
 
     Each method raises botocore's ClientError if the credentials lack its permission.
     """
@@ -309,9 +298,7 @@ class Account:
         return Concurrency(quota, quota - limit["UnreservedConcurrentExecutions"])
 
     def bootstrap_version(self) -> int | None:
-        """
-        Return the version of the CDK's bootstrap; None if the Region is not bootstrapped.
-        """
+        """Return the version of the CDK's bootstrap; None if the Region is not bootstrapped."""
         parameters = self._clients("ssm")
         try:
             return int(parameters.get_parameter(Name=BOOTSTRAP)["Parameter"]["Value"])
@@ -319,9 +306,7 @@ class Account:
             return None
 
     def stack_status(self, stack: str) -> str | None:
-        """
-        Return CloudFormation's status of the stack *stack*; None if the stack does not exist.
-        """
+        """Return CloudFormation's status of the stack *stack*; None if the stack does not exist."""
         from botocore.exceptions import ClientError
 
         stacks = self._clients("cloudformation")
@@ -386,9 +371,7 @@ class Account:
         return _owned(stage, (each["Name"] for each in objects.list_buckets()["Buckets"]), tags)
 
     def gateway_role(self) -> str | None:
-        """
-        Return the role with which API Gateway writes logs in the account and Region; None if unset.
-        """
+        """Return the role that API Gateway logs with in the account and Region; None if unset."""
         arn: str | None = self._clients("apigateway").get_account().get("cloudwatchRoleArn")
         return arn or None
 
@@ -406,8 +389,7 @@ def is_of_stage(stage: str, tags: Mapping[str, str], *, untagged: bool) -> bool:
 
 
 def is_fixed_name(stage: str, name: str) -> bool:
-    """
-    Return True if *name* is the name of a function, state machine, API or application of *stage*.
+    """Return True if *name* names a function, state machine, API or application of *stage*.
 
     The name alone decides, because Lambda creates a deleted log group again without tags.
     """

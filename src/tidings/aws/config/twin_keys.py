@@ -1,5 +1,4 @@
-"""
-The access key of a twin's DynamoDB, for the commands of the same user on this machine.
+"""The access key of a twin's DynamoDB, for the commands of the same user on this machine.
 
 DynamoDB Local has a database for each access key and checks nothing else, so a random access key
 acts as the password of its database. The key is stored in a file that only its user may read. The

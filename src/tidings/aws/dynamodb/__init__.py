@@ -1,5 +1,4 @@
-"""
-The stores on DynamoDB. Each module encodes the items of its stores, and `table` sends the requests.
+"""The stores on DynamoDB. Each module encodes its stores' items, and `table` sends the requests.
 
 Items are stored for years, so the names and layouts must not change. DynamoDB bills a write for
 each KB of names and values, so attributes are few and short.

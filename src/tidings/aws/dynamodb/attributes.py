@@ -1,5 +1,4 @@
-"""
-Convert values to attributes and items in the format of DynamoDB's API, and back.
+"""Convert values to attributes and items in the format of DynamoDB's API, and back.
 
 In this format, a number is a string.
 """
@@ -85,8 +84,7 @@ def expiry_ms(item: Mapping[str, Any]) -> int:
 
 
 class Codec:
-    """
-    The conversion of a field to an attribute, by *write*, and back, by *read*.
+    """The conversion of a field to an attribute, by *write*, and back, by *read*.
 
     *absent* is the value of the field if the attribute is missing. If *is_sparse* is True, this
     value is not written. *field* is the name of the field; "" if the attribute has the same name.

@@ -1,5 +1,4 @@
-"""
-Leader leases and members of clusters on DynamoDB, in a table that all members share.
+"""Leader leases and members of clusters on DynamoDB, in a table that all members share.
 
 The table may belong to another account. A missing table or permission is raised as `Unavailable`,
 so that a relay keeps its role and continues to copy.
@@ -112,8 +111,7 @@ class DynamoDBClusters(TableStore):
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """
-    Translate every error of a request.
+    """Translate every error of a request.
 
     Raises:
         Unavailable: the request failed, for any reason.

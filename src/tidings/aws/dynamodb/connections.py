@@ -1,5 +1,4 @@
-"""
-WebSocket connections, pending changes of subscriptions, and live subscriptions, on DynamoDB.
+"""WebSocket connections, pending changes of subscriptions, and live subscriptions, on DynamoDB.
 
 Each paragraph about an item begins with the kind of the item. After the colon are the item's
 partition key and its sort key.
@@ -162,8 +161,7 @@ def subscription_kind(lane: str) -> str:
 
 
 def subscription_prefix(filter_key: str) -> str:
-    """
-    Return the prefix of the names of all subscriptions under *filter_key*.
+    """Return the prefix of the names of all subscriptions under *filter_key*.
 
     A lone surrogate, which DynamoDB does not accept and no operation contains, is replaced by a
     question mark. So the subscriptions found may include some that do not match, but no matching
@@ -200,8 +198,7 @@ ROSTER_KEY: Item = {"kind": text("roster"), "name": text("-")}
 
 
 def roster_place(last: Item) -> str:
-    """
-    Return the place after the item with the key *last*.
+    """Return the place after the item with the key *last*.
 
     Return "" if *last* is empty, because the scan has then reached its end.
     """
@@ -309,8 +306,7 @@ def _distinct(items: Iterable[Item]) -> list[Subscription]:
 
 
 class DynamoDBConnections(TableStore):
-    """
-    Implements `ConnectionStore`.
+    """Implements `ConnectionStore`.
 
     When a connection is removed, its subscriptions are found by the index keys of two filters: the
     filter of the connection, and the filter of its pending change. A lane that has handed the
@@ -366,8 +362,7 @@ class DynamoDBConnections(TableStore):
         return ConnectionPage(page, roster_place(answer.get("LastEvaluatedKey", {})))
 
     def round(self) -> Round:
-        """
-        Return the round, read with eventual consistency.
+        """Return the round, read with eventual consistency.
 
         If an older round is read, sweeps only repeat some work.
         """

@@ -1,5 +1,4 @@
-"""
-Named consumers on DynamoDB, with their parked messages and operators' notes, in the control table.
+"""Named consumers on DynamoDB, with parked messages and operators' notes, in the control table.
 
 Each paragraph about an item begins with the kind of the item. After the colon are the item's
 partition key and its sort key.
@@ -128,8 +127,7 @@ def note_kind(feed: str, name: str) -> str:
 
 
 class DynamoDBConsumers:
-    """
-    Implements `ConsumerStore`.
+    """Implements `ConsumerStore`.
 
     A change of a consumer alone is one conditional write. If a change also has a note or parked
     messages, all items are written by a transaction, which costs twice as much.

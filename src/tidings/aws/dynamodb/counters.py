@@ -1,5 +1,4 @@
-"""
-The counters that `/status` reports, on DynamoDB, in the control table.
+"""The counters that `/status` reports, on DynamoDB, in the control table.
 
 The partition key is `tally#<feed>`, and the sort key is a name. The items `refused` and `served`
 are kept forever. An item `at#<place>` has the number of clients at a place, which is a process or
@@ -51,8 +50,7 @@ def decode(items: Iterable[Item], *, now_ms: int) -> Totals:
 
 
 class DynamoDBCounters:
-    """
-    Implements `Counters`.
+    """Implements `Counters`.
 
     *client* is not called before the first request, because most processes count nothing. The
     client should not retry, because a repeated ADD may count twice. The counters have a

@@ -1,5 +1,4 @@
-"""
-The feeds that the sweep visits, on DynamoDB, in the control table.
+"""The feeds that the sweep visits, on DynamoDB, in the control table.
 
 All items have the partition key `due`, so that one query finds the feeds that are due, however many
 others exist. The sort key begins with a time in ms with 14 digits.
@@ -63,8 +62,7 @@ def _new_version() -> int:
 
 
 def wake(control: Table, head: Item, key: Item, feed: str) -> None:
-    """
-    Mark *feed* as due if *head*, the item with *key* after a number was taken, has the mark `idle`.
+    """Mark *feed* as due if *head*, the item with *key* once a number was taken, is marked `idle`.
 
     Also mark it after the first number. The number has no page yet, so a crash leaves no page of a
     feed that is not due.
@@ -82,8 +80,7 @@ def wake(control: Table, head: Item, key: Item, feed: str) -> None:
 
 
 class DynamoDBDueFeeds(TableStore):
-    """
-    Implements `DueFeeds`. *deployed* are the feeds that exist without having been created.
+    """Implements `DueFeeds`. *deployed* are the feeds that exist without having been created.
 
     The store remembers the items that `due` has read, because `settle` deletes them.
     """
@@ -110,8 +107,7 @@ class DynamoDBDueFeeds(TableStore):
         return list(found.values())
 
     def settle(self, due: Due, next_ms: int | None, *, head: int) -> bool:
-        """
-        See `DueFeeds`. A crash between two steps leaves the feed due, or due once more.
+        """See `DueFeeds`. A crash between two steps leaves the feed due, or due once more.
 
         The mark `idle` is written first: a writer that takes a number afterwards marks the feed
         again, so that the deletion of the mark fails.
@@ -130,8 +126,7 @@ class DynamoDBDueFeeds(TableStore):
         return True
 
     def _rests(self, feed: str, head: int) -> bool:
-        """
-        Write the mark `idle` and return True, unless a number after *head* was taken.
+        """Write the mark `idle` and return True, unless a number after *head* was taken.
 
         The log of a feed without numbers has no item, and needs no mark.
         """

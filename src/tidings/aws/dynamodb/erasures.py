@@ -1,5 +1,4 @@
-"""
-The records of erasures on DynamoDB, in the control table, and the changes that erasures make.
+"""The records of erasures on DynamoDB, in the control table, and the changes that erasures make.
 
 Each paragraph about an item begins with the kind of the item. After the colon are the item's
 partition key and its sort key.
@@ -89,8 +88,7 @@ def encode(feed: str, erasure: Erasure) -> Item:
 
 
 class DynamoDBErasures(TableStore):
-    """
-    Implements `ErasureStore`.
+    """Implements `ErasureStore`.
 
     The first and the last write of a record are transactions, because they depend on both items.
     """
@@ -146,8 +144,7 @@ class DynamoDBErasures(TableStore):
 
 
 class DynamoDBRewrites:
-    """
-    Implements `RewriteStore`. Each change is a conditional update of one item.
+    """Implements `RewriteStore`. Each change is a conditional update of one item.
 
     *client* may retry, because a late attempt finds another value than the one that was read.
     """

@@ -1,5 +1,4 @@
-"""
-The records of feeds that are created and deleted while a stage runs.
+"""The records of feeds that are created and deleted while a stage runs.
 
 Each paragraph about an item begins with the kind of the item. After the colon are the item's
 partition key and its sort key. Both are in the control table.
@@ -83,8 +82,7 @@ def decode_record(item: Item) -> FeedRecord:
 def find_key(
     client: DynamoDBClient, control_table: str, name: str, deployed: Collection[str]
 ) -> str:
-    """
-    Return the key of the feed *name*, for a command that works on the tables of a stage.
+    """Return the key of the feed *name*, for a command that works on the tables of a stage.
 
     *deployed* are the feeds of the deployment, which exist without a record.
 
@@ -98,8 +96,7 @@ def find_key(
 
 
 class DynamoDBFeeds(TableStore):
-    """
-    Implements `FeedStore`.
+    """Implements `FeedStore`.
 
     All records are in one partition, which has room for thousands of reads a second. A process
     reads a record once in `limits.FEED_AGE_MS`.

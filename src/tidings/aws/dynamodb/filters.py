@@ -1,5 +1,4 @@
-"""
-Encode filters and admissions as attributes, for keys, connections, changes and subscriptions.
+"""Encode filters and admissions as attributes, for keys, connections, changes and subscriptions.
 
 A filter is stored as JSON in ASCII, so that it can contain any string. A filter that matches
 everything is not stored, and neither is an admission that cannot end.

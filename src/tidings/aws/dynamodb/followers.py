@@ -1,5 +1,4 @@
-"""
-Checkpoints and leases of followers on DynamoDB, in the control table.
+"""Checkpoints and leases of followers on DynamoDB, in the control table.
 
 The partition key is `follower#<feed>`, and the sort key is the name. `page` is the checkpoint,
 `operations` is the number of operations up to the checkpoint, and `note` is the data that the

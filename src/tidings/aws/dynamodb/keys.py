@@ -1,5 +1,4 @@
-"""
-The keys of feeds, their request counts and their open streams, on DynamoDB, in the control table.
+"""The keys of feeds, request counts and open streams, on DynamoDB, in the control table.
 
 Each paragraph about an item begins with the kind of the item. After the colon are the item's
 partition key and its sort key.
@@ -84,8 +83,7 @@ class DynamoDBKeys(TableStore):
     """Implements `KeyStore`."""
 
     def key(self, feed: str, name: str) -> Key | None:
-        """
-        Return the key. A read with eventual consistency has half the price.
+        """Return the key. A read with eventual consistency has half the price.
 
         If this read finds no key, read again with strong consistency, because the key may be new.
         """

@@ -1,5 +1,4 @@
-"""
-The log on DynamoDB. Pages have a table of their own; all other items are in the control table.
+"""The log on DynamoDB. Pages have a table of their own; all other items are in the control table.
 
 Each paragraph about an item begins with the kind of the item. After the colon are the item's
 partition key and its sort key.
@@ -139,9 +138,7 @@ class DynamoDBLog:
         return run()
 
     def take(self, feed: str, operations: int = 0) -> int:
-        """
-        Take the next number. If botocore repeats the request, a number may stay unused.
-        """
+        """Take the next number. If botocore repeats the request, a number may stay unused."""
         values = {":one": number(1), ":operations": number(operations)}
         add, free = "ADD #page :one, #operations :operations", "attribute_not_exists(#successor)"
         try:
@@ -192,9 +189,7 @@ class DynamoDBLog:
 
 
 class DynamoDBNumbers:
-    """
-    Implements `Numbers`. *client* may retry, because putting a page again changes nothing.
-    """
+    """Implements `Numbers`. *client* may retry, because putting a page again changes nothing."""
 
     def __init__(
         self, client: DynamoDBClient, log_table: str, control_table: str, sleep: Sleep
@@ -221,8 +216,7 @@ class DynamoDBRenewals:
         self._log, self._control = Table(client, log_table), Table(client, control_table)
 
     def expiries(self, feed: str, after: int, last: int) -> list[tuple[int, int]]:
-        """
-        Read with eventual consistency, at half the price.
+        """Read with eventual consistency, at half the price.
 
         The result may lack a page that was written recently. This is harmless, because such a page
         does not expire soon.

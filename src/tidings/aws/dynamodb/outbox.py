@@ -1,5 +1,4 @@
-"""
-The outbox on DynamoDB.
+"""The outbox on DynamoDB.
 
 The partition key is the name of the feed, and the sort key is the id of the message. The id begins
 with the time, so that a query returns the messages in order. Producers write messages with
@@ -57,8 +56,7 @@ class DynamoDBOutbox(TableStore):
         return [decode(item) for item in answer["Items"]]
 
     def waiting(self) -> set[str]:
-        """
-        Return names of feeds with pending messages, from a few messages of the table.
+        """Return names of feeds with pending messages, from a few messages of the table.
 
         Usually the table has only a few messages, which were refused. Otherwise the next call
         continues after them. The read is eventually consistent.
@@ -76,8 +74,7 @@ class DynamoDBOutbox(TableStore):
         self._table.delete(item_key(public_name(feed), message.id))
 
     def put_aside(self, feed: str, message: OutboxMessage, reason: str) -> None:
-        """
-        Store the refused message, then remove the original.
+        """Store the refused message, then remove the original.
 
         After a crash in between, the next run repeats both steps.
         """

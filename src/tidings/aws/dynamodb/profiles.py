@@ -1,5 +1,4 @@
-"""
-Profiles, operators' documents and the feeds of a twin, on DynamoDB, in the control table.
+"""Profiles, operators' documents and the feeds of a twin, on DynamoDB, in the control table.
 
 Each paragraph about an item begins with the kind of the item. After the colon are the item's
 partition key and its sort key.

@@ -1,5 +1,4 @@
-"""
-Conditional puts of many items, with one request per item, sent without boto3.
+"""Conditional puts of many items, with one request per item, sent without boto3.
 
 DynamoDB has no batches with conditions at the same price (docs/adr/0037), so many requests run
 concurrently. Because of the conditions, a request that is repeated or executed late does no harm.
@@ -77,8 +76,7 @@ class Puts:
         self._threads = Threads(_UNDER_WAY)
 
     def __call__(self, puts: Sequence[Put]) -> list[bool]:
-        """
-        Return for each put whether its item is stored now, by this call or by another one.
+        """Return for each put whether its item is stored now, by this call or by another one.
 
         Raises:
             Unavailable: the result of some puts is unknown; other puts may have succeeded.
@@ -86,8 +84,7 @@ class Puts:
         return [done for done, _ in self._each(puts, {})]
 
     def replace(self, puts: Sequence[Put]) -> list[Item | None]:
-        """
-        Return for each put the replaced item; {} if no item existed, None if the put was refused.
+        """Return for each put the replaced item; {} if none existed, None if the put was refused.
 
         Raises:
             Unavailable: see `__call__`.
@@ -107,8 +104,7 @@ class Puts:
         return answers
 
     def _put(self, put: Put, return_values: Mapping[str, str]) -> tuple[bool, Item | None]:
-        """
-        Return True if the item of *put* is stored now, and the item that it replaced.
+        """Return True if the item of *put* is stored now, and the item that it replaced.
 
         The replaced item is {} if no item existed, and None if the condition did not hold.
         """
@@ -153,8 +149,7 @@ class Requests:
         self._credentials = _credentials_of(client)
 
     def ask(self, operation: str, params: dict[str, Any]) -> dict[str, Any]:
-        """
-        Return the answer as JSON, with binary values in base64.
+        """Return the answer as JSON, with binary values in base64.
 
         Raises:
             ClientError: DynamoDB refused the request; the error is the same as boto3's.
@@ -192,8 +187,7 @@ class Requests:
 
 
 def _credentials_of(client: Any) -> Credentials | None:
-    """
-    Return the credentials with which *client* signs.
+    """Return the credentials with which *client* signs.
 
     The method of *client* is private, but boto3 also calls it, for s3transfer.
     """
@@ -233,8 +227,7 @@ class Answer:
 
 @dataclass(slots=True)
 class KeptConnections:
-    """
-    Persistent connections to the host of *url*, for several threads.
+    """Persistent connections to the host of *url*, for several threads.
 
     Certificates are verified with the authorities that botocore uses.
     """
@@ -246,8 +239,7 @@ class KeptConnections:
     _trust: ssl.SSLContext | None = None
 
     def ask(self, head: bytes, body: bytes) -> Answer:
-        """
-        Send a request once.
+        """Send a request once.
 
         Raises:
             EndpointConnectionError: the host could not be reached; nothing was sent.
@@ -289,8 +281,7 @@ class KeptConnections:
 
 
 def _answer(connection: socket.socket) -> Answer:
-    """
-    Read an answer.
+    """Read an answer.
 
     Raises:
         OSError: the connection broke, or the answer took too long.

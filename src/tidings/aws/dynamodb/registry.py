@@ -1,5 +1,4 @@
-"""
-Registrations of listeners on DynamoDB, in the connections table.
+"""Registrations of listeners on DynamoDB, in the connections table.
 
 The partition key is `registered#<feed>`. The sort key is the instance, a NUL and the resource.
 Instance and resource contain no NUL. The item is removed with the connection. If that fails, the

@@ -1,5 +1,4 @@
-"""
-Relays on DynamoDB, in the control table, and the writes of relays to the log of chained feeds.
+"""Relays on DynamoDB, in the control table, and the writes of relays to the log of chained feeds.
 
 Each paragraph about an item begins with the kind of the item. After the colon are the item's
 partition key and its sort key.
@@ -58,8 +57,7 @@ def encode_relay(relay: Relay) -> Item:
 
 
 def decode_relay(item: Item) -> Relay:
-    """
-    Decode a relay.
+    """Decode a relay.
 
     Raises:
         BrokenRelay: *item* is not a result of `encode_relay`.
@@ -126,8 +124,7 @@ class DynamoDBRelays:
         return True
 
     def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
-        """
-        Append in one transaction.
+        """Append in one transaction.
 
         DynamoDB executes the transaction once, because botocore's retries have the same token. If
         the answer is lost, the stored document shows whether the transaction was executed.

@@ -1,5 +1,4 @@
-"""
-Remove the data of a deleted feed from the tables of a stage.
+"""Remove the data of a deleted feed from the tables of a stage.
 
 The items of a feed are in partitions of their own, except for those that are found by a scan: the
 connections of its clients, and in the control table all items except pages, rows and messages. The
@@ -78,8 +77,7 @@ _LAST_KINDS = {"profile": "settings", "key": "keys"}
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """
-    The items in one partition of a table. *names* are the two attributes of the key.
+    """The items in one partition of a table. *names* are the two attributes of the key.
 
     With *is_outbox*, the partition also has messages of the feed that is created next.
     """
@@ -102,8 +100,7 @@ class _Scan:
 
 
 class DynamoDBFeedData:
-    """
-    Implements `FeedData` with the tables of a stage.
+    """Implements `FeedData` with the tables of a stage.
 
     *disconnect* ends the connection of a client of a feed, and removes what the tables have of it.
     *outbox_until* returns the time before which messages in the outbox for a name belong to no

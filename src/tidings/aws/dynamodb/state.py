@@ -1,5 +1,4 @@
-"""
-The state on DynamoDB, with removed parents, the lifetime of tombstones, and sums.
+"""The state on DynamoDB, with removed parents, the lifetime of tombstones, and sums.
 
 Each paragraph about an item begins with the kind of the item. After the colon are the item's
 partition key and its sort key.
@@ -113,8 +112,7 @@ def decode_row(item: Item) -> Row:
 
 
 def decode_overwritten(item: Item) -> Overwritten | None:
-    """
-    Decode the replaced *item*.
+    """Decode the replaced *item*.
 
     Return `NOTHING` if the item is empty, and None if its page or slot is missing.
     """
@@ -208,9 +206,7 @@ class DynamoDBState:
 
 
 def _newer(item: Item) -> Put:
-    """
-    Return a put that replaces only an older item, so that a late request restores no old value.
-    """
+    """Return a put that replaces only an older item, so a late request restores no old value."""
     values = {":page": item["page"], ":slot": item["slot"]}
     return Put(item, Condition(_OLDER, values))
 
@@ -339,8 +335,7 @@ class DynamoDBSums(TableStore):
 
 
 def _added_up(items: Iterable[Item]) -> Sums | None:
-    """
-    Return the sums of the latest version that can be computed from *items*.
+    """Return the sums of the latest version that can be computed from *items*.
 
     This is an earlier version than the latest if items changed during the query.
     """

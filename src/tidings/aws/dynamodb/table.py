@@ -1,5 +1,4 @@
-"""
-Send requests to one table of DynamoDB.
+"""Send requests to one table of DynamoDB.
 
 Every method raises `ConditionFailed` and `Unavailable`; see `translate_errors`. In an expression,
 `#page` is the name of the attribute `page`, and `:page` is the value that is passed as `:page`.
@@ -54,8 +53,7 @@ def conditional(condition: str, values: Item | None = None, update: str = "") ->
 
 
 def of_version(version: int) -> dict[str, Any]:
-    """
-    Return the parameters of a write that is refused unless the item has *version*.
+    """Return the parameters of a write that is refused unless the item has *version*.
 
     With version 0, the item must be missing.
     """
@@ -85,8 +83,7 @@ class Table:
             return self.client.put_item(TableName=self.name, **params).get("Attributes", {})
 
     def put_over(self, item: Item, version: int, *, may_be_new: bool) -> bool:
-        """
-        Put *item* and return True if the existing item has *version*, or else return False.
+        """Put *item* and return True if the existing item has *version*, or else return False.
 
         If *may_be_new* is True, also put *item* if no item exists.
         """
@@ -94,8 +91,7 @@ class Table:
         return self.put_once(item, f"{unwritten}#version = :version", {":version": number(version)})
 
     def put_once(self, item: Item, condition: str, values: Item | None = None) -> bool:
-        """
-        Put *item* and return True, or return False if *condition* does not hold.
+        """Put *item* and return True, or return False if *condition* does not hold.
 
         If the answer of the first attempt is lost, botocore repeats the put, and *condition* does
         not hold any more. Also return True then.
@@ -132,8 +128,7 @@ class Table:
             return self.client.delete_item(TableName=self.name, **params).get("Attributes", {})
 
     def write_together(self, *writes: dict[str, Any]) -> bool:
-        """
-        Run a transaction of *writes*, each with its table; return False if a condition fails.
+        """Run a transaction of *writes*, each with its table; return False if a condition fails.
 
         Raises:
             Unavailable: the transaction was cancelled for another reason.
@@ -172,8 +167,7 @@ class Table:
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
     def of_kind(self, kind: str, prefix: str | None = None) -> list[Item]:
-        """
-        Return all items of *kind*, or those with names that begin with *prefix*, in name order.
+        """Return all items of *kind*, or those with names that begin with *prefix*, in name order.
 
         The read is strongly consistent.
         """
@@ -183,8 +177,7 @@ class Table:
         return list(self.items(f"{_OF_KIND} AND begins_with(#name, :prefix)", values))
 
     def few_of_kind(self, kind: str, at_most: int) -> list[Item] | None:
-        """
-        Return all items of *kind*, or None if there are more than *at_most*.
+        """Return all items of *kind*, or None if there are more than *at_most*.
 
         This takes one request, which is strongly consistent.
         """
@@ -214,8 +207,7 @@ _FIRST_WAIT_MS = 50  # the pause after the first attempt; each later pause is tw
 
 
 class Batches:
-    """
-    Reads and writes of many items of one table by batch requests.
+    """Reads and writes of many items of one table by batch requests.
 
     *client* must not retry requests, because the puts have no condition.
     """
@@ -232,9 +224,7 @@ class Batches:
         self._spread(self._write, [{"DeleteRequest": {"Key": key}} for key in keys], _WRITES)
 
     def get(self, keys: Sequence[Item]) -> list[Item]:
-        """
-        Return the existing items, strongly consistent, in any order. The keys must be distinct.
-        """
+        """Return the existing items, strongly consistent, in any order. Keys must be distinct."""
         items: list[Item] = []
 
         def get(batch: list[Item]) -> None:

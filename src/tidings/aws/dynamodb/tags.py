@@ -1,5 +1,4 @@
-"""
-Summaries of the tags of pages on DynamoDB, in the state table, in one partition for each feed.
+"""Summaries of the tags of pages on DynamoDB, in the state table, in one partition for each feed.
 
 The partition key is `<feed>#tags`. The sort key is the number of the last page in 10 hex digits.
 `first` is the number of the first page, and `bits` is a Bloom filter. The item expires when the
@@ -61,8 +60,7 @@ class DynamoDBTags:
         self._batches.put([encode(feed, each) for each in summaries])
 
     def read(self, feed: str, after: int, limit: int) -> list[Summary]:
-        """
-        Read with eventual consistency, at half the price.
+        """Read with eventual consistency, at half the price.
 
         If the result lacks a new summary, readers read the pages of the log instead.
         """

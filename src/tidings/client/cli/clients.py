@@ -19,8 +19,7 @@ _COLUMNS = ("transport", "since", "principal", "page", "lag_pages", "filter", "u
 @json_option
 @place_options
 def clients(as_json: bool, place: Place) -> None:
-    """
-    Show the clients that are connected to a feed: since when, with which key, and with which lag.
+    """Show the clients that are connected to a feed: since when, with which key and lag.
 
     At most 200 clients are listed; the first line has the number of all. The page of a client is
     the last one that was sent. A stage lists only WebSockets.

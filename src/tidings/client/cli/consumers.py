@@ -65,8 +65,7 @@ update_option = click.option(
 
 @click.group(epilog=EXIT_CODES)
 def consumers() -> None:
-    """
-    Show and steer the named consumers of a feed, while they run.
+    """Show and steer the named consumers of a feed, while they run.
 
     A command that changes a consumer takes a reason, which is stored with the operator's name.
 
@@ -104,8 +103,7 @@ def _me() -> str:
 @json_option
 @place_options
 def list_(as_json: bool, place: Place) -> None:
-    """
-    Show all consumers, each with its lag and its worker.
+    """Show all consumers, each with its lag and its worker.
 
     \b
     Examples:
@@ -121,8 +119,7 @@ def list_(as_json: bool, place: Place) -> None:
 @json_option
 @place_options
 def show_(name: str, as_json: bool, place: Place) -> None:
-    """
-    Show one consumer, its failed message, and its parked messages.
+    """Show one consumer, its failed message, and its parked messages.
 
     \b
     Example:
@@ -168,8 +165,7 @@ def create(
     as_json: bool,
     place: Place,
 ) -> None:
-    """
-    Register a consumer.
+    """Register a consumer.
 
     From now on, the feed keeps the part of the log that the consumer has not read. If the consumer
     exists, the command changes nothing and ends with 1. With --update, an existing consumer gets
@@ -203,8 +199,7 @@ def _existing(show: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
 
 @contextmanager
 def _exists(name: str) -> Iterator[None]:
-    """
-    Add the remedy to the error for an existing name.
+    """Add the remedy to the error for an existing name.
 
     Raises:
         ClickException: the name exists.
@@ -228,8 +223,7 @@ def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
 @json_option
 @place_options
 def delete(name: str, reason: dict[str, str], as_json: bool, place: Place) -> None:
-    """
-    Delete a consumer and its parked messages, and stop keeping the log for this consumer.
+    """Delete a consumer and its parked messages, and stop keeping the log for this consumer.
 
     \b
     Example:
@@ -261,8 +255,7 @@ def _add(
     metavar: str = "",
     example: str = "",
 ) -> None:
-    """
-    Add a command for *action*, an action of PROTOCOL 14; *text* is the help of the command.
+    """Add a command for *action*, an action of PROTOCOL 14; *text* is the help of the command.
 
     *example* are the words of an example after the consumer's name.
 
@@ -361,8 +354,7 @@ def consume(
     place: Place,
     **options: Any,
 ) -> None:
-    """
-    Run a worker of the consumer NAME until Ctrl-C: print its messages, or pass them to COMMAND.
+    """Run a worker of the consumer NAME until Ctrl-C: print its messages, or pass them to COMMAND.
 
     A batch has one line of JSON per message, with or without --json. The batch is printed, or is
     the input of one run of COMMAND. It is acknowledged when it was printed, or when COMMAND ends
@@ -417,8 +409,7 @@ def _lines(batch: Sequence[Message]) -> str:
 
 @click.group(epilog=EXIT_CODES)
 def hooks() -> None:
-    """
-    Send events to webhooks, signed according to Standard Webhooks and retried for three days.
+    """Send events to webhooks, signed according to Standard Webhooks and retried for three days.
 
     A webhook has a named consumer of the same name. `tidings consumers` shows the parked messages
     of this consumer, sends them again, pauses the consumer and moves it to another position.
@@ -475,8 +466,7 @@ def create_hook(
     place: Place,
     **options: Any,
 ) -> None:
-    """
-    Send the events of a feed to URL, and print the signing secret, which is shown only once.
+    """Send the events of a feed to URL, and print the signing secret, which is shown only once.
 
     If a webhook with the name of --name exists, the command changes nothing and ends with 1. With
     --update, it gets the address and the given options, and keeps its position, its secret and its
@@ -515,8 +505,7 @@ def create_hook(
 @json_option
 @place_options
 def list_hooks(as_json: bool, place: Place) -> None:
-    """
-    Show all webhooks, each with its lag and its last error.
+    """Show all webhooks, each with its lag and its last error.
 
     \b
     Examples:
@@ -532,8 +521,7 @@ def list_hooks(as_json: bool, place: Place) -> None:
 @json_option
 @place_options
 def show_hook(name: str, as_json: bool, place: Place) -> None:
-    """
-    Show one webhook, as JSON, with or without --json.
+    """Show one webhook, as JSON, with or without --json.
 
     \b
     Example:
@@ -547,8 +535,7 @@ def show_hook(name: str, as_json: bool, place: Place) -> None:
 @json_option
 @place_options
 def attempts(name: str, as_json: bool, place: Place) -> None:
-    """
-    Show the last 20 attempts to send to a webhook since the start of the server, the latest first.
+    """Show the last 20 attempts to send to a webhook since the server's start, the latest first.
 
     \b
     Examples:
@@ -573,8 +560,7 @@ def _attempt_row(attempt: Mapping[str, Any]) -> dict[str, Any]:
 @json_option
 @place_options
 def rotate(name: str, as_json: bool, place: Place) -> None:
-    """
-    Create a new secret and print it; for a day, messages are signed with both secrets.
+    """Create a new secret and print it; for a day, messages are signed with both secrets.
 
     \b
     Example:
@@ -590,8 +576,7 @@ def rotate(name: str, as_json: bool, place: Place) -> None:
 @json_option
 @place_options
 def delete_hook(name: str, reason: dict[str, str], as_json: bool, place: Place) -> None:
-    """
-    Delete a webhook, its position and its parked messages.
+    """Delete a webhook, its position and its parked messages.
 
     \b
     Example:

@@ -27,8 +27,7 @@ _name = click.argument("name")
 
 @click.group(epilog=EXIT_CODES)
 def context() -> None:
-    """
-    Name feeds, so that commands need no --url, --feed and --password-file.
+    """Name feeds, so that commands need no --url, --feed and --password-file.
 
     The contexts are in a file that only you can read, tidings/contexts.json below
     XDG_CONFIG_HOME or ~/.config. It has no passwords, but names the files or commands that
@@ -53,8 +52,7 @@ def context() -> None:
 @context.command("list", epilog=EXIT_CODES)
 @json_option
 def list_(as_json: bool) -> None:
-    """
-    Show all contexts, without passwords.
+    """Show all contexts, without passwords.
 
     \b
     Examples:
@@ -73,8 +71,7 @@ def list_(as_json: bool) -> None:
 @_name
 @json_option
 def use(name: str, as_json: bool) -> None:
-    """
-    Use the context NAME in all commands without an address.
+    """Use the context NAME in all commands without an address.
 
     \b
     Example:
@@ -104,8 +101,7 @@ def use(name: str, as_json: bool) -> None:
 @click.option("--no-password", is_flag=True, help="Send no password.")
 @json_option
 def set_(name: str, no_password: bool, as_json: bool, **given: Any) -> None:
-    """
-    Create the context NAME, or change the given fields of an existing one.
+    """Create the context NAME, or change the given fields of an existing one.
 
     The first context becomes the current one. The password command runs without a shell, each
     time a command needs the password.
@@ -135,8 +131,7 @@ def set_(name: str, no_password: bool, as_json: bool, **given: Any) -> None:
 
 
 def _check_options(given: dict[str, Any], *, no_password: bool) -> None:
-    """
-    Check that the options do not exclude each other.
+    """Check that the options do not exclude each other.
 
     Raises:
         UsageError: they do.
@@ -173,8 +168,7 @@ def _words(text: str) -> tuple[str, ...]:
 @_name
 @json_option
 def remove(name: str, as_json: bool) -> None:
-    """
-    Remove the context NAME. The file of its password is kept.
+    """Remove the context NAME. The file of its password is kept.
 
     \b
     Example:

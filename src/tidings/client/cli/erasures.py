@@ -50,8 +50,7 @@ def erase(
     as_json: bool,
     place: Place,
 ) -> None:
-    """
-    Erase the object ID of TYPE: remove its data from the log, the state and the archive.
+    """Erase the object ID of TYPE: remove its data from the log, the state and the archive.
 
     The object is deleted for all consumers at once. A job then removes the content of all its
     earlier operations, which cannot be undone. Needs a key with the role `erase`, or the ingest
@@ -80,8 +79,7 @@ def erase(
 
 @click.group(epilog=EXIT_CODES)
 def erasures() -> None:
-    """
-    Show the erasures of a feed, and where the data may still be.
+    """Show the erasures of a feed, and where the data may still be.
 
     \b
     Examples:
@@ -95,8 +93,7 @@ def erasures() -> None:
 @json_option
 @place_options
 def list_(as_json: bool, place: Place) -> None:
-    """
-    Show all erasures, the oldest first.
+    """Show all erasures, the oldest first.
 
     \b
     Example:
@@ -125,8 +122,7 @@ def list_(as_json: bool, place: Place) -> None:
 @json_option
 @place_options
 def show_(id: str, as_json: bool, place: Place) -> None:
-    """
-    Show the report of the erasure ID: for each location, whether the data are erased.
+    """Show the report of the erasure ID: for each location, whether the data are erased.
 
     `done` means erased, `pending` not yet, `outside` that Tidings cannot erase the data there.
 

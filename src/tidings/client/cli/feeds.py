@@ -41,8 +41,7 @@ _name = click.argument("name")
 
 @click.group(epilog=EXIT_CODES)
 def feeds() -> None:
-    """
-    Create, list, show and delete the feeds of a host while it runs.
+    """Create, list, show and delete the feeds of a host while it runs.
 
     To create and delete feeds, use a key of the host with the role `admin`
     (`tidings keys create --host --role admin`), or the ingest password of the host. To list and
@@ -68,8 +67,7 @@ def feeds() -> None:
 @json_option
 @place_of_argument
 def create(name: str, settings: dict[str, Any], update: bool, as_json: bool, place: Place) -> None:
-    """
-    Create the feed NAME. The server uses it at once, other processes within five seconds.
+    """Create the feed NAME. The server uses it at once, other processes within five seconds.
 
     If the feed exists, the command changes nothing and ends with 1, unless --update is given.
     Settings that are not given are those of the host. `tidings feed set` changes them later.
@@ -98,8 +96,7 @@ def create(name: str, settings: dict[str, Any], update: bool, as_json: bool, pla
 @json_option
 @place_of_argument
 def list_(deleted: bool, as_json: bool, place: Place) -> None:
-    """
-    List the feeds that the credential permits, by name.
+    """List the feeds that the credential permits, by name.
 
     \b
     Examples:
@@ -128,8 +125,7 @@ def list_(deleted: bool, as_json: bool, place: Place) -> None:
 @json_option
 @place_of_argument
 def show_(name: str, as_json: bool, place: Place) -> None:
-    """
-    Show the settings of the feed NAME and, after a deletion, the removed items.
+    """Show the settings of the feed NAME and, after a deletion, the removed items.
 
     \b
     Examples:
@@ -156,8 +152,7 @@ def show_(name: str, as_json: bool, place: Place) -> None:
 def delete(
     name: str, yes: bool, force: bool, tables: bool, wait: bool, as_json: bool, place: Place
 ) -> None:
-    """
-    Delete the feed NAME with everything that it stores. It cannot be undone.
+    """Delete the feed NAME with everything that it stores. It cannot be undone.
 
     The command asks for the name of the feed again. Readers receive `feed_deleted` within five
     seconds. A job then removes the data: log, state, archive, consumers, keys, settings, streams.
@@ -184,8 +179,7 @@ def delete(
 
 
 def _confirm(name: str) -> None:
-    """
-    Ask for the name of the feed.
+    """Ask for the name of the feed.
 
     Raises:
         ClickException: the user entered another name.

@@ -1,5 +1,4 @@
-"""
-The command line `tidings`.
+"""The command line `tidings`.
 
 A subcommand is imported when it is run, so that `tidings --help` starts fast.
 """
@@ -48,8 +47,7 @@ PACKAGES = {  # for each extra, the packages that its commands need
 
 
 class Subcommand(NamedTuple):
-    """
-    The *module* that defines a command; the command needs the packages of *extra*.
+    """The *module* that defines a command; the command needs the packages of *extra*.
 
     This class is no dataclass, because `tidings --help` would take milliseconds longer.
     """
@@ -239,8 +237,7 @@ class Program(LazyGroup):
 
 
 def _end(error: OSError, command: str | None) -> int:
-    """
-    Return the exit code of a *command* with a closed pipe as its output.
+    """Return the exit code of a *command* with a closed pipe as its output.
 
     Raises:
         ClickException: the output cannot be written, or the user has no home.
@@ -285,8 +282,7 @@ def discard_output() -> None:
 )
 @click.version_option(package_name="tidings", message="tidings %(version)s")
 def main() -> None:
-    """
-    Tidings: a change feed. Post changes; every consumer receives them in order.
+    """Tidings: a change feed. Post changes; every consumer receives them in order.
 
     \b
     Examples:
@@ -320,8 +316,7 @@ def main() -> None:
     },
 )
 def archive() -> None:
-    """
-    Show and compact the archive of a feed.
+    """Show and compact the archive of a feed.
 
     \b
     Examples:
@@ -342,8 +337,7 @@ def archive() -> None:
     },
 )
 def tables() -> None:
-    """
-    Store a feed as Iceberg tables.
+    """Store a feed as Iceberg tables.
 
     There is a table of every operation, a table of the latest operation of each object, and
     optionally a table for each type.
@@ -360,8 +354,7 @@ def tables() -> None:
 @click.command(epilog=EXIT_CODES)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """
-    Print the completion script of SHELL.
+    """Print the completion script of SHELL.
 
     \b
     Examples:

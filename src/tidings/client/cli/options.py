@@ -1,5 +1,4 @@
-"""
-The options that name a feed, shared by all commands.
+"""The options that name a feed, shared by all commands.
 
 Most commands use a feed over HTTP. They need the URL of the feed or the name of its stage, and a
 password or key. The other commands use the tables of a feed directly. They need the name of the
@@ -166,8 +165,7 @@ _LOCATION = "tidings.location"  # the key of the `Location` in click's context
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """
-    The place of the feed that the user gave: at most one of the addresses is not empty.
+    """The place of the feed that the user gave: at most one of the addresses is not empty.
 
     *source* is the option, variable or context that has the address. *context* is None if the
     address is not from a context, because its password must not be sent to another address.
@@ -189,8 +187,7 @@ class Location:
 
 
 def locate(context: str | None, given: Mapping[str, str | None]) -> Location:
-    """
-    Return where the feed is: of an option, else of the environment, else of the current context.
+    """Return where the feed is: of an option, else of the environment, else of the current context.
 
     *context* is the value of --context, and *given* has the values of all other options and
     arguments that name a location. Without a location, all addresses of the result are empty.
@@ -230,8 +227,7 @@ def _of_context(name: str | None, environment: Mapping[str, str]) -> Location:
 
 
 def address_options(command: Command) -> Command:
-    """
-    Add --url, --stage, --context and --timeout to a command, which receives *url* and *timeout_s*.
+    """Add --url, --stage, --context and --timeout to a command, receiving *url* and *timeout_s*.
 
     With a stage, *url* is the address of the stage. If the command has the option *ws_url* and the
     user does not set it, *ws_url* becomes the stage's WebSocket address. A command may also have an
@@ -265,8 +261,7 @@ def address_options(command: Command) -> Command:
 
 
 def url_options(command: Command) -> Command:
-    """
-    Add --url, --feed, --context and the password options to a command that has no --stage.
+    """Add --url, --feed, --context and the password options to a command that has no --stage.
 
     The command receives *url*, which is empty if no address is given, *feed* and *password*.
     """
@@ -299,8 +294,7 @@ def _on(stage: str, others: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _addresses_of(stage: str) -> Any:
-    """
-    Return the addresses of the stage: `feed`, `stream` and `sockets`.
+    """Return the addresses of the stage: `feed`, `stream` and `sockets`.
 
     Raises:
         ClickException: AWS cannot be queried, or has no such stage.
@@ -332,8 +326,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """
-    A feed, its URL and its password.
+    """A feed, its URL and its password.
 
     *timeout_s* is the maximum time of a request with its repetitions, None for the defaults.
     """
@@ -414,8 +407,7 @@ def named_feed_options(command: Command) -> Command:
 
 
 def location_options(command: Command) -> Command:
-    """
-    Add --feed, all locations and the password options to a command.
+    """Add --feed, all locations and the password options to a command.
 
     The command receives *location*, *feed* and *password*.
     """
@@ -439,8 +431,7 @@ def location_options(command: Command) -> Command:
 
 
 def check_once(*places: str | None) -> None:
-    """
-    Check that at most one location is given.
+    """Check that at most one location is given.
 
     Raises:
         UsageError: *places* has more than one value.

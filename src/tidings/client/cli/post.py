@@ -46,8 +46,7 @@ def post(
     as_json: bool,
     operation: tuple[str, ...],
 ) -> None:
-    """
-    Post an operation: EVENT (insert, update or delete) happened to the object TYPE ID.
+    """Post an operation: EVENT (insert, update or delete) happened to the object TYPE ID.
 
     With `-` or --file, operations are read from stdin or a file, one JSON object per line, and
     posted in batches of 500. Each batch is appended once, even if it is sent again. If a batch is
@@ -105,8 +104,7 @@ def _post_one(poster: Poster, operation: dict[str, Any], as_json: bool) -> None:
 
 
 def _report(line: str, posted: int, rest: str) -> None:
-    """
-    Print *line*. If that fails, report the number of posted operations and the *rest*.
+    """Print *line*. If that fails, report the number of posted operations and the *rest*.
 
     Raises:
         ClickException: *line* cannot be printed; a script must know that it need not repeat.

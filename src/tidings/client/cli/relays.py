@@ -34,8 +34,7 @@ _feed = click.argument("feed")
 
 @click.group(epilog=EXIT_CODES)
 def relays() -> None:
-    """
-    Show and steer the chained feeds of a deployment: the feeds that copy another feed.
+    """Show and steer the chained feeds of a deployment: the feeds that copy another feed.
 
     \b
     Examples:
@@ -56,8 +55,7 @@ def relays() -> None:
 @click.option("--check", is_flag=True, help="Exit with 1 unless every feed is running.")
 @place_of_argument
 def list_(as_json: bool, watch: bool, check: bool, place: Place) -> None:
-    """
-    Show every feed: its upstream, its role and its lag.
+    """Show every feed: its upstream, its role and its lag.
 
     \b
     Examples:
@@ -83,8 +81,7 @@ def list_(as_json: bool, watch: bool, check: bool, place: Place) -> None:
 @json_option
 @place_of_argument
 def show(as_json: bool, place: Place) -> None:
-    """
-    Show the complete status of one feed.
+    """Show the complete status of one feed.
 
     \b
     Example:
@@ -102,8 +99,7 @@ def show(as_json: bool, place: Place) -> None:
 @json_option
 @place_of_argument
 def members(as_json: bool, place: Place) -> None:
-    """
-    Show the members of a feed's cluster, and which of them lead.
+    """Show the members of a feed's cluster, and which of them lead.
 
     \b
     Example:
@@ -148,8 +144,7 @@ _add("start", "Start a feed at its saved place, after a shutdown or the repair o
 @json_option
 @place_of_argument
 def reset(to: str, why: str, as_json: bool, place: Place) -> None:
-    """
-    Discard the local log and start again; readers are notified, as after any loss of pages.
+    """Discard the local log and start again; readers are notified, as after any loss of pages.
 
     \b
     Example:
@@ -166,8 +161,7 @@ def reset(to: str, why: str, as_json: bool, place: Place) -> None:
 @json_option
 @place_of_argument
 def yield_(to: str, as_json: bool, place: Place) -> None:
-    """
-    Refuse producers from now on, and send them to the feed at --to, which copies this feed.
+    """Refuse producers from now on, and send them to the feed at --to, which copies this feed.
 
     Readers are served as before. `promote`, run on the copy, makes the copy the master.
 
@@ -199,8 +193,7 @@ def yield_(to: str, as_json: bool, place: Place) -> None:
 @json_option
 @place_of_argument
 def promote(why: str | None, wait_s: int, as_json: bool, place: Place) -> None:
-    """
-    Accept producers from now on: this feed continues the log that it copied.
+    """Accept producers from now on: this feed continues the log that it copied.
 
     The command is refused until the upstream has yielded and every page is copied. If the
     upstream is lost, give the reason with --why. With --why, a feed that has yielded accepts
@@ -231,8 +224,7 @@ def promote(why: str | None, wait_s: int, as_json: bool, place: Place) -> None:
 @json_option
 @place_of_argument
 def password(file: IO[str], as_json: bool, place: Place) -> None:
-    """
-    Store the password for the upstream: the first line of FILE, or of stdin.
+    """Store the password for the upstream: the first line of FILE, or of stdin.
 
     An empty line removes the password. A password cannot be shown again.
 

@@ -96,8 +96,7 @@ def show_list(
 
 
 def show(shown: RenderableType) -> None:
-    """
-    Print a table or a text.
+    """Print a table or a text.
 
     On a terminal, the output has the width of the terminal. If a word of a table does not fit, each
     row is printed as a block of lines. In a pipe or file, a table has no lines or colours, and
@@ -184,8 +183,7 @@ def watch(shown: Callable[[], RenderableType], every_s: float) -> NoReturn:
 
 
 def phase_bars(*, silent: bool = False) -> Progress:
-    """
-    Return a progress display with a bar per phase.
+    """Return a progress display with a bar per phase.
 
     The display is shown only if stderr is a terminal, and never if *silent*.
     """
@@ -236,8 +234,7 @@ def _remedy(error: ClientError) -> str:
 
 
 def source_of(*, is_unreachable: bool) -> str:
-    """
-    Return the source of the address for an error; "" if the user typed the address.
+    """Return the source of the address for an error; "" if the user typed the address.
 
     The default address is named only if the server *is_unreachable*.
     """

@@ -21,8 +21,7 @@ NAMES = (
 
 
 def settings_options(command: Command) -> Command:
-    """
-    Add an option for each setting to a command, which receives *settings*.
+    """Add an option for each setting to a command, which receives *settings*.
 
     *settings* has only the settings that the user gave, in the form of a request (PROTOCOL 23.1).
     """

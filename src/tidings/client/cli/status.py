@@ -46,8 +46,7 @@ class Report:
 def status(
     ctx: click.Context, url: str, feed: str, timeout_s: float | None, as_json: bool, watch: bool
 ) -> None:
-    """
-    Show the status of a feed: its traffic, its connections and the lag of its followers.
+    """Show the status of a feed: its traffic, its connections and the lag of its followers.
 
     The exit code is 0 if the feed is OK, and 1 if it lags, has lost a page or does not answer. No
     password is needed.

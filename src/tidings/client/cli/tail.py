@@ -74,8 +74,7 @@ EMPTY = "-1"  # printed in place of an id if the log has no message
 def tail(
     place: Place, wanted: dict[str, Any], as_json: bool, count: int | None, **options: Any
 ) -> None:
-    """
-    Show the events of the feed at URL (or --url), one line per event, until Ctrl-C.
+    """Show the events of the feed at URL (or --url), one line per event, until Ctrl-C.
 
     After a lost connection, the command reconnects, with a line on stderr, and resumes after the
     last event shown. `** reset` means that a copy of everything follows, `** live` that the copy is
@@ -124,8 +123,7 @@ def snoop(
     ws_url: str | None,
     as_json: bool,
 ) -> None:
-    """
-    Print every matching item of a feed, one line of JSON each, until Ctrl-C.
+    """Print every matching item of a feed, one line of JSON each, until Ctrl-C.
 
     The output is JSON with or without --json.
 
@@ -174,8 +172,7 @@ def snoop(
 
 @click.group(epilog=EXIT_CODES)
 def log() -> None:
-    """
-    Show the log of a feed. These commands change nothing and are safe while the feed is in use.
+    """Show the log of a feed. These commands change nothing and are safe while the feed is in use.
 
     \b
     Examples:
@@ -206,8 +203,7 @@ _add("current", "last")
 @json_option
 @place_options
 def end(as_json: bool, place: Place) -> None:
-    """
-    Print the cursor after the last message of the log.
+    """Print the cursor after the last message of the log.
 
     Run this command before you create a dump for `tidings sync`, and pass the cursor as --as-of.
 
@@ -224,8 +220,7 @@ def end(as_json: bool, place: Place) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each message.")
 @place_options
 def show(offset: str, as_json: bool, place: Place) -> None:
-    """
-    Print the message X, or all messages from X to Y.
+    """Print the message X, or all messages from X to Y.
 
     X and Y are ids of messages. Without Y (`X..`), the range extends to the end of the log.
 

@@ -1,5 +1,4 @@
-"""
-Select the parts of the archive to compact, the entries to keep, and the parts to merge.
+"""Select the parts of the archive to compact, the entries to keep, and the parts to merge.
 
 Compaction rewrites closed parts, and keeps only the last operation of each object in them. An entry
 is a line of the log: an operation, or a change of changeagent, which has no object. Entries may be
@@ -41,8 +40,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """
-    The size of a part before and after compaction.
+    """The size of a part before and after compaction.
 
     The part has *entries* entries before and *left* entries after compaction. *size* is the size of
     the text of the entries that are left.
@@ -55,8 +53,7 @@ class Weighed:
 
 
 def closed_parts(spans: Sequence[Span]) -> list[Span]:
-    """
-    Return the parts that end before the last part begins.
+    """Return the parts that end before the last part begins.
 
     The last part is not closed. It is not changed until a later part is written.
     """
@@ -64,8 +61,7 @@ def closed_parts(spans: Sequence[Span]) -> list[Span]:
 
 
 def bound(consumers: Iterable[Position | None], checkpoints: Mapping[str, int]) -> int:
-    """
-    Return the last page that every named consumer and every follower has handled.
+    """Return the last page that every named consumer and every follower has handled.
 
     A consumer that has acknowledged nothing is before the first page, so nothing may be compacted.
     A consumer that still receives a copy of the state is left out, because it has not started to
@@ -83,8 +79,7 @@ def below(spans: Sequence[Span], page: int) -> list[Span]:
 
 
 def older(spans: Sequence[Span], at_ms: Callable[[Span], int], before_ms: int) -> list[Span]:
-    """
-    Return the parts in which the last page was committed at *before_ms* or earlier.
+    """Return the parts in which the last page was committed at *before_ms* or earlier.
 
     *at_ms* returns the commit time of the last page of a part. Commit times ascend, apart from the
     skew of the writers' clocks, so the search is a bisection.
@@ -93,8 +88,7 @@ def older(spans: Sequence[Span], at_ms: Callable[[Span], int], before_ms: int) -
 
 
 def pieces(spans: Sequence[Span], after: int, *, leap: bool = False) -> Iterator[Piece]:
-    """
-    Yield the pieces that hold the pages after *after*, each page once.
+    """Yield the pieces that hold the pages after *after*, each page once.
 
     Stop at the first page that no part has. With *leap*, skip such pages instead.
     """
@@ -114,8 +108,7 @@ def pieces(spans: Sequence[Span], after: int, *, leap: bool = False) -> Iterator
 
 
 def select_entries(pages: Iterable[Page], *, changes: bool = True) -> set[tuple[int, int]]:
-    """
-    Return the page and slot of each entry that compaction keeps. *pages* must be in order.
+    """Return the page and slot of each entry that compaction keeps. *pages* must be in order.
 
     Compaction keeps the last operation of each object and, if *changes*, all changes of
     changeagent, which have no object. It drops erased entries. It keeps erasure entries: an erasure
@@ -134,8 +127,7 @@ def select_entries(pages: Iterable[Page], *, changes: bool = True) -> set[tuple[
 
 
 def groups(parts: Sequence[Weighed]) -> list[list[Span]]:
-    """
-    Return the groups of parts to rewrite; each group becomes one part.
+    """Return the groups of parts to rewrite; each group becomes one part.
 
     *parts* are all parts to be compacted, in order. Adjacent parts of a generation are merged up to
     the size that a reader can hold in memory. A part is left out if compaction removes none of its
@@ -170,8 +162,7 @@ def join_parts(parts: Iterable[Sequence[Page]]) -> list[Page]:
 
 
 def covered_parts(spans: Iterable[Span]) -> list[Span]:
-    """
-    Return the parts that another part of their generation contains entirely.
+    """Return the parts that another part of their generation contains entirely.
 
     They are in the order in which to remove them.
 

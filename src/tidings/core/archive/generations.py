@@ -1,5 +1,4 @@
-"""
-The generations of an archive, which separate the pages of a feed before and after a restore.
+"""The generations of an archive, which separate the pages of a feed before and after a restore.
 
 A restore begins a generation, in which the follower of the restored log writes its parts. A
 process that still archives the log before the restore does not know the generation. Its parts are
@@ -34,9 +33,7 @@ def record_name(number: int) -> str:
 
 
 def parse_generations(names: Iterable[str], read: Callable[[str], bytes]) -> dict[int, Generation]:
-    """
-    Return the generations among *names*, which are records and folders (with a slash at the end).
-    """
+    """Return the generations among *names*, records and folders (with a final slash)."""
     found: dict[int, Generation] = {}
     for name in sorted(names):  # a record is before its folder
         match = _NAME.fullmatch(name)
@@ -48,8 +45,7 @@ def parse_generations(names: Iterable[str], read: Callable[[str], bytes]) -> dic
 
 
 def ends(generations: Mapping[int, Generation]) -> dict[int, int]:
-    """
-    Return the last page of each generation that readers may read; 0 if they may read no page.
+    """Return the last page of each generation that readers may read; 0 if they may read no page.
 
     The newest generation has no end. Each earlier one ends where the next one continues it.
     """
@@ -92,8 +88,7 @@ def begin(store: ArchiveStore, feed: str, generation: Generation) -> int:
 
 
 def cut(store: ArchiveStore, feed: str, kept: int, generation: int = 0) -> int:
-    """
-    Cut *generation* after page *kept*; return how many parts were cut or removed.
+    """Cut *generation* after page *kept*; return how many parts were cut or removed.
 
     Raises:
         BrokenPart: a part that must be cut cannot be read. The part is not removed.
@@ -111,8 +106,7 @@ def cut(store: ArchiveStore, feed: str, kept: int, generation: int = 0) -> int:
 
 
 def remove_lost(store: ArchiveStore, feed: str) -> int:
-    """
-    Cut all generations where readers stop reading them; return how many parts were cut or removed.
+    """Cut generations where readers stop reading them; return the number of parts cut or removed.
 
     Raises:
         BrokenPart: see `cut`.

@@ -1,5 +1,4 @@
-"""
-Read from the archive the pages after a position, up to the first gap.
+"""Read from the archive the pages after a position, up to the first gap.
 
 A gap is a range of pages that no part has. Parts may overlap, and may be compacted or merged while
 they are read. Listings and parts that were read earlier stay valid, because all parts that have a
@@ -32,8 +31,7 @@ def never_aging() -> int:
 
 @dataclass(slots=True)
 class ArchiveReader:
-    """
-    A reader that caches the last listing of each feed, and the last part that was read.
+    """A reader that caches the last listing of each feed, and the last part that was read.
 
     The part is read again after `limits.ARCHIVE_CACHE_MS` by *aging*, because an erasure may have
     changed it.
@@ -50,8 +48,7 @@ class ArchiveReader:
         self._recent = None
 
     def read(self, feed: str, after: int, until: int) -> Sequence[Page]:
-        """
-        Return consecutive pages that follow page *after*, up to page *until* at most.
+        """Return consecutive pages that follow page *after*, up to page *until* at most.
 
         Return no pages if the page after *after* is missing.
         """
@@ -69,8 +66,7 @@ class ArchiveReader:
         return pages[0] if pages else None
 
     def reaches(self, feed: str, after: int, until: int) -> bool:
-        """
-        Return True if every page after *after* up to *until* is in the archive.
+        """Return True if every page after *after* up to *until* is in the archive.
 
         Check at most `limits.ARCHIVE_LISTS_MAX` listings. A gap after the pages in these listings
         is found only when the pages are read.
@@ -85,8 +81,7 @@ class ArchiveReader:
         return True
 
     def begins(self, feed: str, until: int) -> int:
-        """
-        Return the first page from which the archive has all pages up to *until*.
+        """Return the first page from which the archive has all pages up to *until*.
 
         Return `until + 1` if the archive does not have page *until*.
         """
@@ -114,9 +109,7 @@ class ArchiveReader:
         return ()
 
     def _holders(self, feed: str, number: int) -> Iterator[Span]:
-        """
-        Yield the parts that should have page *number*, from the cached and then from a new listing.
-        """
+        """Yield the parts that should have page *number*, by the cached, then by a new listing."""
         yield from (span for span in self._listed.get(feed, ()) if span.holds(number))
         yield from (span for span in self._list(feed, number - 1) if span.holds(number))
 
@@ -141,8 +134,7 @@ class ArchiveReader:
 
 
 def all_spans(store: ArchiveStore, feed: str, after: int = 0) -> Iterator[Span]:
-    """
-    Yield the parts that end after page *after*.
+    """Yield the parts that end after page *after*.
 
     If a listing is full, more parts may end with the same page as its last part. All parts that end
     with this page are therefore read with the next listing.
@@ -165,8 +157,7 @@ def holes(spans: Iterable[Span]) -> list[tuple[int, int]]:
 
 
 def covered_page(spans: Sequence[Span], after: int) -> int:
-    """
-    Return the last page before the first gap that *spans* have after page *after*.
+    """Return the last page before the first gap that *spans* have after page *after*.
 
     Return *after* itself if *spans* do not have the next page. *spans* must be in order.
     """

@@ -1,5 +1,4 @@
-"""
-Archive parts, each of which is an object that holds many pages of a log.
+"""Archive parts, each of which is an object that holds many pages of a log.
 
 A part is gzipped NDJSON. Each page begins with a line such as
 `{"page":12,"at":1767225600000,"lines":2}`, followed by the entries of the page, which are lines of
@@ -38,8 +37,7 @@ PAGE_MAX = 10**13 - 1  # the largest number of a page in the name of a part
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """
-    The range of pages that a part of a *generation* holds, from *first* to *last*.
+    """The range of pages that a part of a *generation* holds, from *first* to *last*.
 
     Spans are sorted by *last*.
     """
@@ -53,8 +51,7 @@ class Span:
 
     @property
     def name(self) -> str:
-        """
-        Return the part's key below the folder of the feed.
+        """Return the part's key below the folder of the feed.
 
         Its last component starts with the number of the part's last page, so that one listing finds
         the part that has a page. Keys are listed in order from a given key on, and the first part
@@ -78,8 +75,7 @@ def span_of(name: str) -> Span | None:
 
 
 def encode(pages: Sequence[Page], generation: int = 0) -> tuple[Span, bytes]:
-    """
-    Return the span and the encoded part of *pages*, which must be consecutive, in *generation*.
+    """Return the span and the encoded part of *pages*, which must be consecutive, in *generation*.
 
     The same pages always give the same bytes.
     """
@@ -96,8 +92,7 @@ def are_complete(pages: Sequence[Page], span: Span) -> bool:
 
 
 def decode(body: bytes) -> list[Page]:
-    """
-    Return the pages of a part, in order.
+    """Return the pages of a part, in order.
 
     Raises:
         BrokenPart: *body* is not gzip, is truncated, or has an invalid line.
@@ -114,8 +109,7 @@ def text_of(pages: Iterable[Page]) -> str:
 
 
 def pages_of(text: str) -> Iterator[Page]:
-    """
-    Yield the pages in *text*, which `text_of` returned.
+    """Yield the pages in *text*, which `text_of` returned.
 
     Raises:
         BrokenPart: *text* is truncated or has an invalid line.
@@ -187,8 +181,7 @@ def _left_of(page: Page, wanted: set[tuple[int, int]]) -> Page:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """
-    A generation that continues the generation *parent* after page *kept*.
+    """A generation that continues the generation *parent* after page *kept*.
 
     The pages after *kept* up to page *last* of the earlier generations are lost.
     """
@@ -211,8 +204,7 @@ class ArchiveStore(Protocol):
         """Return the part *span*, or None if it does not exist."""
 
     def list(self, feed: str, after: int, limit: int) -> Sequence[Span]:
-        """
-        Return at most *limit* parts that end after page *after*, in order.
+        """Return at most *limit* parts that end after page *after*, in order.
 
         Leave out the parts with lost pages, see `generations`. The listing is strongly consistent:
         it has each part that `put` stored before the call.

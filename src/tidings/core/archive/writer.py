@@ -48,8 +48,7 @@ class ArchiveReadAhead(Reader):
 
 @dataclass(frozen=True, slots=True)
 class Archiver:
-    """
-    A `Handler` that writes pages to the archive.
+    """A `Handler` that writes pages to the archive.
 
     The checkpoint is stored after the part. If the process crashes in between, or has lost its
     lease, the next run archives the same pages again.
@@ -67,8 +66,7 @@ class Archiver:
         return ARCHIVE
 
     def begin(self, lease: Lease) -> int:
-        """
-        Return the checkpoint, because no page may be skipped.
+        """Return the checkpoint, because no page may be skipped.
 
         The generation was stored with the checkpoint, so the pages after it are of the generation.
         """

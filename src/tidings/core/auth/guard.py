@@ -1,5 +1,4 @@
-"""
-Decide by password, key or token which callers may read a feed, post to it and administer it.
+"""Decide by password, key or token which callers may read a feed, post to it and administer it.
 
 A feed without any credential is open if the deployment is open, and closed otherwise. When the
 first password, key or user of a feed is stored, all roles of the feed are closed, including roles
@@ -52,8 +51,7 @@ KEY_PREFIX = "tdk_"
 
 
 class Role(Enum):
-    """
-    A role that a key grants.
+    """A role that a key grants.
 
     `consume` moves named consumers, `erase` erases objects, and `admin` administers the feed. These
     three roles have no password of their own. The ingest password opens all of them.
@@ -78,8 +76,7 @@ def opens(roles: Collection[Role], wanted: Role) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """
-    A credential in a request. *user* is the user name of HTTP Basic.
+    """A credential in a request. *user* is the user name of HTTP Basic.
 
     *bearer* is True if the credential was sent as `Authorization: Bearer`, so that it cannot be a
     password. *is_charged* is True if the request was already counted against the rate of the key.
@@ -95,8 +92,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """
-    The part of a feed that an authorized caller may use, and the caller's admission, which may end.
+    """The part of a feed that a caller may use, and the caller's admission, which may end.
 
     *bound* is that part. *principal* identifies the key, the token's subject or the user, and is
     empty for all callers with a password. *streams* is the maximum number of open streams, or 0 if
@@ -119,8 +115,7 @@ class Allowed:
         return permits(self.feeds, name)
 
     def narrow(self, wanted: Filter, *, leave: bool = False) -> Filter:
-        """
-        Return the requested filter *wanted*, restricted to the bound.
+        """Return the requested filter *wanted*, restricted to the bound.
 
         With *leave*, the result also requests events `leave`, if *wanted* or the bound names
         parents.
@@ -128,8 +123,7 @@ class Allowed:
         return within(wanted, self.bound, leave=leave) if self.is_bounded else wanted
 
     def namespaced_key(self, key: str) -> str:
-        """
-        Return *key*, which is printable, prefixed by the principal and a separator.
+        """Return *key*, which is printable, prefixed by the principal and a separator.
 
         Every id that a client chooses and the feed stores must be passed through this method, so
         that no credential can use the ids of another credential.
@@ -137,8 +131,7 @@ class Allowed:
         return f"{self.principal}{OWNER_END}{key}" if self.principal else key
 
     def require_unrestricted(self) -> None:
-        """
-        Check that the caller may use the whole feed.
+        """Check that the caller may use the whole feed.
 
         Raises:
             OutsideKey: the key is restricted, and the response cannot be filtered.
@@ -159,8 +152,7 @@ class Bearers(Protocol):
     """An authenticator for one kind of credential, such as keys. The text shows the kind."""
 
     def knows(self, given: Credential) -> bool:
-        """
-        Return True if *given* looks like a credential of this kind.
+        """Return True if *given* looks like a credential of this kind.
 
         In this case, *given* is not tried as a credential of another kind or as a password.
         """
@@ -169,8 +161,7 @@ class Bearers(Protocol):
         """Return True if `authorize` may wait for a lock, a store or another host."""
 
     def authorize(self, feed: str, role: Role, given: Credential) -> Allowed:
-        """
-        Return the rights of *given*, a credential of this kind.
+        """Return the rights of *given*, a credential of this kind.
 
         Raises:
             Rejected: *given* does not grant *role* on *feed*.
@@ -178,8 +169,7 @@ class Bearers(Protocol):
 
 
 class FailedAttemptLimiter:
-    """
-    A limit of *most* failed attempts per feed in each `limits.MISSES_MS`.
+    """A limit of *most* failed attempts per feed in each `limits.MISSES_MS`.
 
     Guesses of a credential of the host count for the host, whichever feed they were sent to.
 
@@ -197,8 +187,7 @@ class FailedAttemptLimiter:
         self._counted: dict[tuple[str, int], list[None]] = {}
 
     def check(self, feed: str) -> None:
-        """
-        Check that another attempt on *feed*, which must exist, is allowed.
+        """Check that another attempt on *feed*, which must exist, is allowed.
 
         Raises:
             TooManyRequests: there were too many failed attempts.
@@ -220,8 +209,7 @@ class FailedAttemptLimiter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """
-    The access check of all feeds.
+    """The access check of all feeds.
 
     If *open* is True, every caller is admitted to a feed that has no credential. *bearers* are
     tried first, in order, so a caller that presents a key has only the rights of the key, even on
@@ -247,8 +235,7 @@ class Guard:
         unrestricted: bool = False,
         other: Role | None = None,
     ) -> Allowed:
-        """
-        Return the rights of a caller that needs *role* on *feed*, with the credential *given*.
+        """Return the rights of a caller that needs *role* on *feed*, with the credential *given*.
 
         A credential with the role *other* is sufficient, too.
 
@@ -273,8 +260,7 @@ class Guard:
         return allowed
 
     def rights(self, feed: str, given: Credential | None) -> dict[Role, Allowed]:
-        """
-        Return the rights of *given* on *feed* for each role that it grants.
+        """Return the rights of *given* on *feed* for each role that it grants.
 
         The result is empty for a wrong or missing credential. A wrong credential counts as one
         failed attempt.
@@ -362,8 +348,7 @@ class Guard:
         return profile.is_protected or host.is_protected
 
     def require_protected(self, feed: str) -> None:
-        """
-        Check that *feed* or the host has a credential, or that the host is closed.
+        """Check that *feed* or the host has a credential, or that the host is closed.
 
         Raises:
             NoPasswordSet: the feed is open, and its first key would close it for every client.
@@ -382,8 +367,7 @@ class Guard:
         *,
         other: Role | None = None,
     ) -> Allowed:
-        """
-        Return the rights of a caller that needs *role* at the host, for the feed *name* if any.
+        """Return the rights of a caller that needs *role* at the host, for the feed *name* if any.
 
         A credential with the role *other* is sufficient, too.
         `Allowed.feeds` of the result has the prefixes of the names that the caller may use.
@@ -403,8 +387,7 @@ class Guard:
         return passwords_of(self.profiles.profile(self.scope(feed)), role)
 
     def scope(self, feed: str) -> str:
-        """
-        Return the owner of the passwords that open *feed*: the feed or the host.
+        """Return the owner of the passwords that open *feed*: the feed or the host.
 
         The passwords of the host open only feeds without passwords. Otherwise a password that was
         replaced for the feed would still open it as a password of the host.
@@ -417,8 +400,7 @@ class Guard:
         return self.profiles.profile(feed).version + self.profiles.profile(HOST).version
 
     def check_held(self, feed: str, admission: Admission, since_ms: int, now_ms: int) -> None:
-        """
-        Check that a caller admitted at *since_ms* may still be answered; call this after each read.
+        """Check that a caller of *since_ms* may still be answered; call it after each read.
 
         Raises:
             FeedDeleted: the feed was deleted in the meantime.
@@ -432,8 +414,7 @@ class Guard:
             raise KeyEnded("was revoked or has expired", field="key")
 
     def check_leave(self, feed: str, wanted: Filter) -> None:
-        """
-        Check that *feed* stores the removed parents if *wanted* requests events `leave`.
+        """Check that *feed* stores the removed parents if *wanted* requests events `leave`.
 
         Raises:
             LeaveNotKept: *wanted* requests events `leave`, and the feed stores no removed parents.
@@ -460,8 +441,7 @@ class Need:
     bounded: Bounded = Bounded.NARROWED
 
     def admit(self, guard: Guard, feed: str, given: Credential | None) -> Allowed:
-        """
-        Return the rights of *given* on *feed*.
+        """Return the rights of *given* on *feed*.
 
         Raises:
             Rejected: *given* lacks this permission; see `Guard.check`.
@@ -502,8 +482,7 @@ def credential(secret: str | None) -> Credential | None:
 
 
 def credential_from(header: str | None) -> Credential | None:
-    """
-    Parse an Authorization header, HTTP Basic or Bearer; return None for anything else.
+    """Parse an Authorization header, HTTP Basic or Bearer; return None for anything else.
 
     The scheme is case-insensitive (RFC 7617 and RFC 6750).
     """

@@ -1,5 +1,4 @@
-"""
-Keys, each of which is the credential of one user, with roles, a bound, an expiry and a rate.
+"""Keys, each of which is the credential of one user, with roles, a bound, an expiry and a rate.
 
 The bound is the part of the feed to which the key is restricted. A key is `tdk_<id>_<secret>`, and
 is looked up by its id, which is public. The secret has 192 random bits and cannot be guessed. A
@@ -66,8 +65,7 @@ class PresentedKey:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """
-    A stored key. *digest* is the digest of its secret, in hex.
+    """A stored key. *digest* is the digest of its secret, in hex.
 
     *rate* is in requests per second, or 0 if it is unlimited. *expires_ms* is 0 if the key does not
     expire. *streams* is the maximum number of open streams, or 0 for `limits.KEY_STREAMS`.
@@ -105,8 +103,7 @@ class KeyStore(Protocol):
     """The keys of each feed."""
 
     def key(self, feed: str, name: str) -> Key | None:
-        """
-        Return the key with the id *name*, or None if it does not exist.
+        """Return the key with the id *name*, or None if it does not exist.
 
         A key created before the call is found. Later changes of a key are visible within a second.
         """
@@ -115,8 +112,7 @@ class KeyStore(Protocol):
         """Yield all keys of *feed* in the order of their ids; read them in batches."""
 
     def save(self, feed: str, key: Key) -> bool:
-        """
-        Write *key* and return True if the stored version is `key.version`; otherwise return False.
+        """Write *key* and return True if the stored version is `key.version`; otherwise False.
 
         The key is stored with the version `key.version + 1`. With version 0, a new key is created.
         """
@@ -144,8 +140,7 @@ def fresh(new_key: Callable[[int], bytes]) -> PresentedKey:
 
 
 def check_id(text: str) -> str:
-    """
-    Return *text* if it can be the id of a key.
+    """Return *text* if it can be the id of a key.
 
     Raises:
         InvalidSetting: *text* cannot be an id. The error does not show *text*, which may be a key.
@@ -157,8 +152,7 @@ def check_id(text: str) -> str:
 
 
 def bound_of(types: Iterable[str], parents: Iterable[str]) -> Filter:
-    """
-    Return a filter by *types* and *parents*; an empty argument does not restrict.
+    """Return a filter by *types* and *parents*; an empty argument does not restrict.
 
     Raises:
         InvalidSetting: there are too many values, or a value is invalid.
@@ -174,8 +168,7 @@ def _values(given: Iterable[str], field: str) -> frozenset[str] | None:
 
 
 def validate_key(key: Key) -> Key:
-    """
-    Return *key* if it may be stored.
+    """Return *key* if it may be stored.
 
     Raises:
         InvalidSetting: a field breaks its rule.
@@ -217,8 +210,7 @@ def _has_all(right: Allowed, scope: str, key: Key) -> bool:
 
 
 def covers(creator: Allowed, scope: str, key: Key) -> bool:
-    """
-    Return True if *creator*, which administers *scope*, may list and revoke *key*.
+    """Return True if *creator*, which administers *scope*, may list and revoke *key*.
 
     A credential of the host that permits only some feeds covers the keys that permit no other feed.
     """
@@ -228,8 +220,7 @@ def covers(creator: Allowed, scope: str, key: Key) -> bool:
 
 
 def within(wanted: Key, creator: Allowed, rights: Mapping[Role, Allowed], *, scope: str) -> Key:
-    """
-    Return *wanted*, a new key for *scope*, with at most the rights of its *creator*.
+    """Return *wanted*, a new key for *scope*, with at most the rights of its *creator*.
 
     *rights* are the rights of the creator at *scope* by role: each role of the key needs one that
     permits all feeds of the key. Limits that *wanted* does not set are those of the creator.
@@ -272,8 +263,7 @@ def _at_most(wanted: int, own: int, field: str) -> int:
 
 
 class KeyRing:
-    """
-    The authentication by keys; implements `guard.Bearers`.
+    """The authentication by keys; implements `guard.Bearers`.
 
     A key is cached for `limits.KEY_AGE_MS`. Each process therefore reads a key once in this time,
     for half a read unit, and a revocation takes effect within this time. A server checks keys in
@@ -306,8 +296,7 @@ class KeyRing:
         return known is None or bool(known[1].rate)
 
     def authorize(self, feed: str, role: Role, given: Credential) -> Allowed:
-        """
-        Return the rights of the key *given*.
+        """Return the rights of the key *given*.
 
         Raises:
             WrongKey: the key does not exist or has ended.
@@ -336,8 +325,7 @@ class KeyRing:
         return Allowed(key.bound, admission, key.id, streams, key.feeds)
 
     def _charge(self, meter: RateLimiter, feed: str, key: Key, given: Credential) -> None:
-        """
-        Count the request, and its body if it has arrived.
+        """Count the request, and its body if it has arrived.
 
         Raises:
             TooManyRequests: see `RateLimiter.spend`.
@@ -353,8 +341,7 @@ class KeyRing:
         self._known.pop((feed, name), None)
 
     def _find(self, feed: str, shown: PresentedKey) -> tuple[str, Key | None]:
-        """
-        Return the key, and the feed in which it is stored: *feed* or the host.
+        """Return the key, and the feed in which it is stored: *feed* or the host.
 
         A cached key is used first, and a key that was found at the host is read there again. So a
         request with a key of the host does not search for the key in its feed each time.
@@ -382,8 +369,7 @@ class KeyRing:
         return known if 0 <= self._aging() - read_at < limits.KEY_AGE_MS else None
 
     def _key(self, feed: str, shown: PresentedKey) -> Key | None:
-        """
-        Return the cached or stored key.
+        """Return the cached or stored key.
 
         A missing key is not cached, because it may be created at any time. If *shown* matches a key
         that was cached before, read that key again regardless of failed attempts, so that the
@@ -409,8 +395,7 @@ def _nothing(feed: str, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class KeyIssuer:
-    """
-    The creation, rotation and revocation of keys.
+    """The creation, rotation and revocation of keys.
 
     The end of a key is recorded twice: in the key, so that new requests are rejected, and in the
     feed's profile, so that open connections are closed (`settings.profiles`). *on_change* is called
@@ -423,8 +408,7 @@ class KeyIssuer:
     on_change: Callable[[str, str], None] = _nothing
 
     def create(self, feed: str, given: PresentedKey, wanted: Key) -> Key:
-        """
-        Store *given*, which must be fresh and random, with the rights of *wanted*.
+        """Store *given*, which must be fresh and random, with the rights of *wanted*.
 
         Raises:
             InvalidSetting: a field of *wanted* breaks its rule, or the id is taken.
@@ -436,8 +420,7 @@ class KeyIssuer:
         return self._store(feed, made)
 
     def find(self, feed: str, name: str) -> Key:
-        """
-        Return the key with the id *name*.
+        """Return the key with the id *name*.
 
         Raises:
             InvalidSetting: *name* is not an id.
@@ -449,8 +432,7 @@ class KeyIssuer:
         return key
 
     def revoke(self, feed: str, name: str) -> Key:
-        """
-        Revoke the key at once; a key that was revoked before keeps the time of that revocation.
+        """Revoke the key at once; a key that was revoked before keeps the time of that revocation.
 
         Raises:
             InvalidSetting, UnknownKey: see `find`.
@@ -462,8 +444,7 @@ class KeyIssuer:
     def rotate(
         self, feed: str, name: str, given: PresentedKey, overlap_ms: int, made_by: str
     ) -> Key:
-        """
-        Store *given* as a new key with the rights of the key with the id *name*.
+        """Store *given* as a new key with the rights of the key with the id *name*.
 
         The old key stays valid for *overlap_ms*, so that its user can change to the new key. If
         *overlap_ms* is 0, the old key is revoked.

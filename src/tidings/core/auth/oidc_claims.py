@@ -1,5 +1,4 @@
-"""
-Derive permissions from the claims of a verified OpenID Connect token.
+"""Derive permissions from the claims of a verified OpenID Connect token.
 
 The deployment names the claim that holds a list of grants. A grant has the fields `feed`, `roles`
 and, optionally, `types` and `parents`. A request needs a role on a feed, and the first grant with
@@ -35,8 +34,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """
-    A trusted issuer of tokens for *audience*, with the URL *url*. The claim *claim* has the grants.
+    """A trusted issuer of tokens for *audience*, at *url*. The claim *claim* has the grants.
 
     The issuer publishes its keys at `<url>/.well-known/openid-configuration`.
     """
@@ -47,8 +45,7 @@ class Issuer:
 
 
 def issuer_from(text: str) -> Issuer:
-    """
-    Parse the JSON *text* as an issuer.
+    """Parse the JSON *text* as an issuer.
 
     Raises:
         InvalidSetting: a field is missing, unknown, or breaks its rule.
@@ -80,8 +77,7 @@ def may_ask(url: str) -> bool:
 
 
 def grant_of(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Allowed:
-    """
-    Return the rights of a token with *claims* for *role* on *feed*, until the token expires.
+    """Return the rights of a token with *claims* for *role* on *feed*, until the token expires.
 
     Raises:
         OutsideKey: the token does not grant the role, or its grants cannot be parsed.
@@ -109,8 +105,7 @@ def grant_of(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Al
 def _at_host(
     grants: Sequence[Mapping[str, Any]], role: Role, admission: Admission, principal: str
 ) -> Allowed:
-    """
-    Return the rights at the host: those of all grants with a prefix and without a bound.
+    """Return the rights at the host: those of all grants with a prefix and without a bound.
 
     A grant does not count if the first grant of the role on one of its feeds has a bound.
 
@@ -151,8 +146,7 @@ def _who(claims: Mapping[str, Any]) -> str:
 
 
 def _check_fields(grant: object) -> None:
-    """
-    Check that *grant* has only known fields, because an unknown one may be a misspelled `types`.
+    """Check that *grant* has only known fields, because an unknown one may be a misspelled `types`.
 
     Raises:
         OutsideKey: the grant is not an object or has an unknown field.
@@ -181,8 +175,7 @@ def _has_role(grant: Mapping[str, Any], role: Role) -> bool:
 
 
 def _parse_bound(grant: Mapping[str, Any]) -> Filter:
-    """
-    Return the bound of *grant*, which is the part of the feed that it allows.
+    """Return the bound of *grant*, which is the part of the feed that it allows.
 
     Raises:
         OutsideKey: the bound is invalid.

@@ -1,5 +1,4 @@
-"""
-Check the host and origin of browser requests, and build the CORS headers.
+"""Check the host and origin of browser requests, and build the CORS headers.
 
 A browser can reach every server that its user can reach, including one on the same machine, and
 sends its stored passwords with the requests of any page. The headers of a request show which page
@@ -44,8 +43,7 @@ class ForeignOrigin(Rejected, code="foreign_origin", status=403):
 
 
 def check_host(headers: Mapping[str, str], known: Collection[str]) -> None:
-    """
-    Check that `Host` is an IP address, `localhost` or one of the *known* names.
+    """Check that `Host` is an IP address, `localhost` or one of the *known* names.
 
     This check prevents DNS rebinding, in which the host name of a foreign page resolves to the
     address of this server, so that `Host` has the foreign name. If `Host` is an IP address, no name
@@ -63,8 +61,7 @@ def check_host(headers: Mapping[str, str], known: Collection[str]) -> None:
 
 
 def check_page(headers: Mapping[str, str], origins: Collection[str]) -> None:
-    """
-    Check that the page that sent the request, if any, may read.
+    """Check that the page that sent the request, if any, may read.
 
     Pages of this server and of *origins* may read.
 
@@ -77,8 +74,7 @@ def check_page(headers: Mapping[str, str], origins: Collection[str]) -> None:
 
 
 def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_body: bool) -> None:
-    """
-    Check that the page that sent the request, if any, may change something.
+    """Check that the page that sent the request, if any, may change something.
 
     Pages of this server and of *origins* may change something.
 
@@ -98,8 +94,7 @@ def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_bo
 
 
 def cors_headers(origin: str, origins: Collection[str]) -> dict[str, str]:
-    """
-    Return the headers by which browsers decide whether a page from *origin* may read a response.
+    """Return the headers by which browsers decide whether a page from *origin* may read a response.
 
     If the headers depend on the origin, `Vary` keeps caches from sending the response to pages of
     other origins.

@@ -1,5 +1,4 @@
-"""
-Passwords of a feed, which are stored as salted scrypt hashes and verified once per process.
+"""Passwords of a feed, which are stored as salted scrypt hashes and verified once per process.
 
 Clients send the password with every request, and scrypt is slow on purpose. A process therefore
 caches the passwords that it has verified, as digests with a key that no other process has.
@@ -42,8 +41,7 @@ class _Hash:
 
 
 def check_password(password: str) -> str:
-    """
-    Return *password* if it may be set.
+    """Return *password* if it may be set.
 
     Raises:
         InvalidSetting: *password* is too short, too long, or contains a control character.
@@ -58,8 +56,7 @@ def check_password(password: str) -> str:
 
 
 def from_line(text: str) -> str:
-    """
-    Return the password on the single line *text*, without its line end.
+    """Return the password on the single line *text*, without its line end.
 
     Raises:
         InvalidSetting: the password may not be set.
@@ -86,8 +83,7 @@ def is_password_of(password: bytes, stored: str) -> bool:
 
 
 class Verifier:
-    """
-    A verifier of passwords against stored hashes. *key* is random and private to this process.
+    """A verifier of passwords against stored hashes. *key* is random and private to this process.
 
     Only correct passwords are cached, so that wrong passwords cannot evict correct ones. *check*
     compares a password with one hash.
@@ -100,9 +96,7 @@ class Verifier:
         self._known: OrderedDict[bytes, None] = OrderedDict()
 
     def remembers(self, password: str, stored: Sequence[str]) -> bool:
-        """
-        Return True if *password* was verified against one of *stored* before; compute no slow hash.
-        """
+        """Return True if *password* was verified against *stored* before, without a slow hash."""
         given = _bytes(password)
         return any([self._is_cached(self._digest(given, each)) for each in stored])
 

@@ -1,5 +1,4 @@
-"""
-Quotas of keys over all processes, for the request rate and the number of open streams.
+"""Quotas of keys over all processes, for the request rate and the number of open streams.
 
 Each process counts the requests of a key. At most once a second, the process adds its count to a
 stored count and gets the total of all processes, so no request needs its own write. Each process
@@ -59,8 +58,7 @@ class KeyUsage(Protocol):
 
 @dataclass(slots=True)
 class _Used:
-    """
-    The counts of requests with one key.
+    """The counts of requests with one key.
 
     *here* is the count of this process in *second*. *stored* is the stored count of all processes
     in *window*. *open* is the count that this process has not written yet. *stored_ms* is the time
@@ -98,8 +96,7 @@ class RateLimiter:
         self._lock = Lock()
 
     def spend(self, feed: str, key: str, rate: int) -> None:
-        """
-        Count a request with *key*, which may make *rate* requests per second.
+        """Count a request with *key*, which may make *rate* requests per second.
 
         Raises:
             TooManyRequests: the rate is used up; the rejected request does not count.
@@ -116,8 +113,7 @@ class RateLimiter:
             raise TooManyRequests(rule, retry_after_s=-(-rest_ms // _SECOND_MS))
 
     def charge(self, feed: str, key: str, rate: int, size: int) -> bool:
-        """
-        Count a read of *size*; return True if it counts as at least one request.
+        """Count a read of *size*; return True if it counts as at least one request.
 
         *size* is in the unit of `limits.KEY_READ_SIZE`. The read counts even if the rate is used
         up. A remainder that is not enough for a request counts with the next read for the key.
@@ -153,8 +149,7 @@ class RateLimiter:
         return used
 
     def _settle(self, feed: str, key: str, rate: int, now_ms: int) -> None:
-        """
-        Write the count of this process if a write is due.
+        """Write the count of this process if a write is due.
 
         If the store is unavailable, drop the count, so that the failure rejects no request.
         """
@@ -186,8 +181,7 @@ def _window_rest_ms(now_ms: int) -> int:
 
 @dataclass(slots=True)
 class ReadCharge:
-    """
-    A counter of the data that is read on *feed* for a request with *admission*.
+    """A counter of the data that is read on *feed* for a request with *admission*.
 
     The data counts against the rate of the key, if the key has a rate. *due* is True if the rate
     must be checked before more data is read, and False at first, because the rate was checked when
@@ -264,8 +258,7 @@ class StreamQuota:
     runtime: Runtime
 
     def acquire(self, feed: str, allowed: Allowed) -> StreamSlot | None:
-        """
-        Return a slot for one more stream of the caller, or None if the number is unlimited.
+        """Return a slot for one more stream of the caller, or None if the number is unlimited.
 
         Raises:
             TooManyRequests: the maximum number of streams is open.

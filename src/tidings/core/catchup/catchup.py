@@ -1,5 +1,4 @@
-"""
-Read from any cursor to the frontier of the log.
+"""Read from any cursor to the frontier of the log.
 
 A catch-up reads the log if the log goes back to the cursor. Otherwise, if the state still has the
 tombstones of all objects deleted since the cursor, the catch-up copies the objects that changed
@@ -51,8 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """
-    The progress of a catch-up: in the log after (*page*, *slot*), or in a copy of the state.
+    """The progress of a catch-up: in the log after (*page*, *slot*), or in a copy of the state.
 
     *seconds* is the commit time of *page*. During a copy, *bucket* and *after_key* are the
     position, *since_ms* and *tombstones* select the rows, and the log follows after *page*.
@@ -92,8 +90,7 @@ class Progress:
         return Place(self.page, self.slot, self.seconds).encode()
 
     def encode(self) -> str:
-        """
-        Encode the fields that differ from their default.
+        """Encode the fields that differ from their default.
 
         New fields are thus left out unless they are needed, so that functions of the older release
         can decode most results while a stage is updated.
@@ -114,8 +111,7 @@ _DEFAULTS = {each.name: each.default for each in fields(Progress) if each.defaul
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """
-    The result of a step.
+    """The result of a step.
 
     *at_frontier* is True if nothing more can be sent for now. *size* is the size of the data that
     was read, as `limits.KEY_READ_SIZE` counts it.
@@ -136,8 +132,7 @@ def in_log(place: Place) -> Progress:
 
 
 def _living(rows: Lines, page: int) -> list[str]:
-    """
-    Return the lines of the living objects, with "" for each that changed after *page*.
+    """Return the lines of the living objects, with "" for each that changed after *page*.
 
     A copy leaves these out, because the log after *page* has them. So a client never has data from
     a page that is after its cursor, and a restore cannot lose that page unnoticed.
@@ -156,9 +151,7 @@ def in_copy(row: Row, *, since_ms: int, tombstones: bool, now_ms: int) -> bool:
 
 
 def in_parts(progress: Progress, living: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """
-    Yield the *living* objects after *progress* in groups, each with the cursor for its objects.
-    """
+    """Yield the *living* objects after *progress* in groups, each with its cursor."""
     at = 0
     while at < len(living) or not at:
         begun = replace(progress, passed=progress.passed + at)
@@ -168,8 +161,7 @@ def in_parts(progress: Progress, living: Sequence[str]) -> Iterator[tuple[str, S
 
 
 def progress_after(progress: Progress, after: str | None, living: int) -> Progress:
-    """
-    Return the progress after a read of *living* objects that ended at the key *after*.
+    """Return the progress after a read of *living* objects that ended at the key *after*.
 
     *after* is None at the end of the bucket.
     """
@@ -183,8 +175,7 @@ LIVE = "live"
 
 
 def margin(seconds: int) -> int:
-    """
-    Return the second from which a reader that was at *seconds* may lack changes.
+    """Return the second from which a reader that was at *seconds* may lack changes.
 
     This second is before *seconds*, because a later page may have an earlier commit time.
     """
@@ -199,8 +190,7 @@ def _requested_from(progress: Progress) -> int:
 
 
 def _reset(progress: Progress) -> Step:
-    """
-    Return the step that sends `reset` before a copy of everything, and before any cursor.
+    """Return the step that sends `reset` before a copy of everything, and before any cursor.
 
     If the client received a cursor first and the connection broke, the client would resume from the
     cursor without the `reset`, and would keep objects that were deleted in the meantime.
@@ -218,8 +208,7 @@ def _not_chained(feed: str, page: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUp:
-    """
-    A reader from a cursor to the frontier.
+    """A reader from a cursor to the frontier.
 
     *tombstones* has the time since which the state has the tombstones of all deleted objects.
     *lost* takes a feed and a cursor. It returns True if a reader with this cursor may have received
@@ -236,8 +225,7 @@ class CatchUp:
     copied_until: Callable[[str, int], int | None] = _not_chained
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
-        """
-        Return the progress for *cursor*.
+        """Return the progress for *cursor*.
 
         If the changes since the cursor are gone, the progress begins with `reset` and a copy of all
         objects.
@@ -269,8 +257,7 @@ class CatchUp:
         return self._log_step(feed, progress, wanted)
 
     def read(self, feed: str, after: int, *, leave: bool, begun: int = 0) -> Run:
-        """
-        Return the pages after page *after*.
+        """Return the pages after page *after*.
 
         With *leave*, stop before the first page for which the removed parents are not stored yet.
         Page *begun*, of which the reader has a part, is returned in any case. A producer may resume
@@ -290,8 +277,7 @@ class CatchUp:
         return end if end.seconds or not end.page else self._last(feed, end.page)
 
     def _last(self, feed: str, page: int) -> Place:
-        """
-        Return the place after *page*, which is the last page and was trimmed.
+        """Return the place after *page*, which is the last page and was trimmed.
 
         The time of the place is the current time, because later pages are written from now on. In a
         chained feed, it is the time of the copied page.
@@ -312,8 +298,7 @@ class CatchUp:
         return self._by_time(feed, place.seconds)
 
     def _is_beyond(self, feed: str, number: int) -> bool:
-        """
-        Return True if page *number* is above the head because this log had that page and lost it.
+        """Return True if page *number* is above the head as this log had that page and lost it.
 
         Return False if no promotion or restore can have skipped to the number: it is from another
         feed then. The time of the cursor shows nothing, because a lost log may have skipped
@@ -326,9 +311,7 @@ class CatchUp:
         return number - head <= possible(head, limits.PAGE_NUMBER_MAX)
 
     def _is_archived(self, feed: str, place: Place) -> bool:
-        """
-        Return True if the archive has the page of *place*, and all later pages that the log lacks.
-        """
+        """Return True if the archive has the page of *place*, and later ones that the log lacks."""
         page = self.archive.at(feed, place.page) if self.archive else None
         return (
             page is not None
@@ -337,17 +320,14 @@ class CatchUp:
         )
 
     def _has_all_after(self, feed: str, page: int) -> bool:
-        """
-        Return True if the log, alone or with the archive, has every operation after *page*.
-        """
+        """Return True if the log, alone or with the archive, has every operation after *page*."""
         run = self.reader.read_or_trimmed(feed, page, 1)
         if not run.trimmed:
             return True
         return self.archive is not None and self.archive.reaches(feed, page, run.floor - 1)
 
     def _by_time(self, feed: str, seconds: int) -> Progress:
-        """
-        Return a copy of the objects changed since *seconds*.
+        """Return a copy of the objects changed since *seconds*.
 
         Return a copy of all objects if the tombstones since then are incomplete.
         """
@@ -372,8 +352,7 @@ class CatchUp:
         )
 
     def _go_on_copying(self, feed: str, cursor: Replication) -> Progress:
-        """
-        Resume a copy if the log, alone or with the archive, has all pages since the copy began.
+        """Resume a copy if the log, alone or with the archive, has all pages since the copy began.
 
         Otherwise begin another copy. If tombstones that the copy needs are missing, send `reset`
         and everything.
@@ -392,8 +371,7 @@ class CatchUp:
         return self._by_time(feed, cursor.since_s)
 
     def _count_sent(self, feed: str, cursor: Replication) -> int:
-        """
-        Return how many objects of the bucket, counted from its beginning, need not be sent again.
+        """Return how many objects of the bucket, from its beginning, need not be sent again.
 
         An object that was living when the objects were counted is still living, or has a tombstone
         because it was deleted after the page of the copy. Counting therefore finds the same objects
@@ -428,8 +406,7 @@ class CatchUp:
         return Step(parts, progress, size=size)
 
     def _skip(self, feed: str, progress: Progress) -> Step:
-        """
-        Move towards the position of a resumed copy by one read; a large bucket takes several reads.
+        """Move towards the position of a resumed copy by one read; a large bucket takes several.
 
         If the bucket has fewer objects than must be skipped, for instance after a repair, send the
         whole bucket again.
@@ -448,8 +425,7 @@ class CatchUp:
     def _read_lines(
         self, feed: str, progress: Progress, wanted: Filter
     ) -> tuple[list[Part], Sequence[str], Progress]:
-        """
-        Continue a copy of all living objects by one read.
+        """Continue a copy of all living objects by one read.
 
         Return the parts, the lines that were read and the new progress.
         """
@@ -471,9 +447,7 @@ class CatchUp:
     def _read_rows(
         self, feed: str, progress: Progress, wanted: Filter
     ) -> tuple[list[Part], Sequence[str], Progress]:
-        """
-        Read as `_read_lines` does, but for a copy that depends on the time and expiry of each row.
-        """
+        """Read as `_read_lines` does, but for a copy that depends on time and expiry of rows."""
         rows = self.states.read(feed, progress.bucket, progress.after_key)
         events = list(self._row_events(rows, progress, wanted))
         living = sum(not row.deleted for row in rows)
@@ -490,8 +464,7 @@ class CatchUp:
         return replace(in_log(Place(number, PAGE_END, seconds)), announces=True)
 
     def _lag_s(self, feed: str, progress: Progress) -> int:
-        """
-        Return the second since which the pages after the page of *progress* were written.
+        """Return the second since which the pages after the page of *progress* were written.
 
         The page of *progress* is missing, so use the time of the next page. If the next page is a
         hole, use the time of the first page after the hole, less `limits.WRITE_MS_MAX`, because a
@@ -553,8 +526,7 @@ class CatchUp:
     def _lost_step(
         self, feed: str, progress: Progress, wanted: Filter, after: int, lost: PagesLost
     ) -> Step:
-        """
-        Return a step from the archive or the state, in place of lost pages.
+        """Return a step from the archive or the state, in place of lost pages.
 
         Raises:
             PagesLost: neither the archive nor the state has the operations of these pages.
@@ -567,8 +539,7 @@ class CatchUp:
     def _trimmed_step(
         self, feed: str, progress: Progress, wanted: Filter, after: int, floor: int
     ) -> Step:
-        """
-        Return a step from the archive or the state, in place of trimmed pages.
+        """Return a step from the archive or the state, in place of trimmed pages.
 
         Raises:
             Unavailable: the state is incomplete, for instance while a chained feed skips to its
@@ -581,8 +552,7 @@ class CatchUp:
         return step
 
     def _leads_back(self, feed: str, step: Step, floor: int) -> bool:
-        """
-        Return True if *step* copies a state that ends before the *floor*.
+        """Return True if *step* copies a state that ends before the *floor*.
 
         After the copy, the pages between state and floor would be missing again.
         """
@@ -612,8 +582,7 @@ class CatchUp:
         return parts
 
     def _frontier_step(self, parts: list[Part], progress: Progress) -> Step:
-        """
-        Return the step at the frontier, with `live` after *parts* if `live` is still due.
+        """Return the step at the frontier, with `live` after *parts* if `live` is still due.
 
         A separate step for `live` might never happen, because a busy feed has new pages all the
         time.

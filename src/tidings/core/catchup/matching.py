@@ -1,5 +1,4 @@
-"""
-Select the events of a page or a row that match a consumer's filter, and add the field `ref`.
+"""Select the events of a page or a row that match a consumer's filter, and add the field `ref`.
 
 The field `ref` is the address of the event's object, built from a template of the feed. It is added
 when the event is sent, not when the operation is stored, so that a changed template applies to all
@@ -132,8 +131,7 @@ class Lasting:
 
 
 def page_part(page: Page, wanted: Filter, first: int = 0, left: Left | None = None) -> Part:
-    """
-    Return the operations of *page* from slot *first* on that match the filter.
+    """Return the operations of *page* from slot *first* on that match the filter.
 
     For *left* see `page_events`.
     """
@@ -145,8 +143,7 @@ def page_part(page: Page, wanted: Filter, first: int = 0, left: Left | None = No
 def page_events(
     page: Page, wanted: Filter, first: int = 0, left: Left | None = None
 ) -> Iterator[Event]:
-    """
-    Yield the operations of *page* from slot *first* on that match the filter.
+    """Yield the operations of *page* from slot *first* on that match the filter.
 
     If the filter requests events `leave`, also yield a `leave` for each operation that removed a
     matching parent.
@@ -182,8 +179,7 @@ def _events_and_leaves(
 
 
 def row_event(cursor: str, row: Row, wanted: Filter, *, changed: bool) -> Event | None:
-    """
-    Return the event for *row* with the id *cursor*, or None if the filter does not select the row.
+    """Return the event for *row* with the id *cursor*, or None if the filter excludes it.
 
     With *changed*, the consumer gets the objects that changed since its cursor. The state does not
     have the parents that were removed from an object. The consumer therefore gets a `leave` for

@@ -1,5 +1,4 @@
-"""
-Stream an endless catch-up as text, either as blocks of SSE or as lines of NDJSON.
+"""Stream an endless catch-up as text, either as blocks of SSE or as lines of NDJSON.
 
 A stream is a state machine without a socket. `take` returns the next data from memory, and `next`
 returns them from the stores. The host decides how long to wait if there is nothing to send.
@@ -90,8 +89,7 @@ class Tail:
         return page >= self._before
 
     def after(self, page: int) -> list[Held]:
-        """
-        Return the cached pages after *page*, in order; [] if *page* is `last` or after it.
+        """Return the cached pages after *page*, in order; [] if *page* is `last` or after it.
 
         The cache must reach *page*; see `reaches`.
         """
@@ -129,8 +127,7 @@ def _always() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """
-    The data to send next.
+    """The data to send next.
 
     *at_frontier* is True if nothing more can be sent for now. The host must not read again before
     *wait_ms* have passed. *progress* is the position after *parts*.
@@ -163,8 +160,7 @@ class Chunk:
 
 @dataclass(slots=True, kw_only=True)
 class Stream:
-    """
-    The stream of one consumer of *feed*.
+    """The stream of one consumer of *feed*.
 
     *template* is the template of `ref` (`catchup.matching`). *version* is the sum of the versions
     of the profiles of the feed and of the host, so it grows when one of them changes. *admission*
@@ -197,8 +193,7 @@ class Stream:
 
     @property
     def text_key(self) -> Hashable:
-        """
-        Return a value that is equal for streams with the same text for the same pages.
+        """Return a value that is equal for streams with the same text for the same pages.
 
         It is usually the same object.
         """
@@ -207,8 +202,7 @@ class Stream:
         return self._key
 
     def count(self, text: str) -> int:
-        """
-        Return the number of events in *text*.
+        """Return the number of events in *text*.
 
         Count the characters with which each event ends or begins. Data is one line of JSON, so it
         cannot contain these characters.
@@ -216,8 +210,7 @@ class Stream:
         return text.count("}\n" if self.lines else "\nevent: ")
 
     def has_ended(self) -> bool:
-        """
-        Return True if the credential of the stream no longer opens the feed.
+        """Return True if the credential of the stream no longer opens the feed.
 
         Also apply other changes of the feed's profile to the stream.
         """
@@ -244,8 +237,7 @@ class Stream:
             self.hold.release()
 
     def beginning(self, *, without_cursor: bool) -> str:
-        """
-        Return the text before the first event, which gives the client a cursor.
+        """Return the text before the first event, which gives the client a cursor.
 
         Return an empty text if the client has a cursor and did not ask for blocks without events.
 
@@ -286,8 +278,7 @@ class Stream:
         return Chunk(self._linked_parts(step.parts), step.at_frontier, step.progress)
 
     def silence(self, last_sent: Progress, now: Progress) -> str:
-        """
-        Return the text for a consumer that got no event since its last text.
+        """Return the text for a consumer that got no event since its last text.
 
         For a stream of lines, the text is an empty line. If the client asked for cursors and its
         cursor has moved, the text is a block with the cursor. Otherwise it is a comment, as in
@@ -310,8 +301,7 @@ def _text_key(wanted: Filter, template: str, form: Hashable) -> tuple[Filter, st
 
 
 def _is_cursor(progress: Progress) -> bool:
-    """
-    Return True if a client may resume from *progress*.
+    """Return True if a client may resume from *progress*.
 
     A client may resume if `reset` is not due and, unless a copy is in progress, `live` is not due.
     """
@@ -332,8 +322,7 @@ def _as_it_is(states: StateStore) -> StateStore:
 
 @dataclass(frozen=True, slots=True)
 class Streamer:
-    """
-    A factory of streams.
+    """A factory of streams.
 
     *for_copy* returns the store of the state to use for a stream that copies the state. *charges*
     returns the counter of the data that is read.
@@ -355,8 +344,7 @@ class Streamer:
         *,
         lines: bool = False,
     ) -> Stream:
-        """
-        Open the stream of *feed* after *cursor*, filtered by *query* (`filters.from_query`).
+        """Open the stream of *feed* after *cursor*, filtered by *query* (`filters.from_query`).
 
         With `trace=true` in *query*, events have their traces. With `cursors=true`, the client
         accepts blocks that have only an id. `format` is one of `envelopes.FORMATS`. With *lines*,

@@ -1,5 +1,4 @@
-"""
-Convert posted changes to lines of the log, and lines to the JSON that changeagent's clients get.
+"""Convert posted changes to lines of the log, and lines to the JSON that changeagent's clients get.
 
 A change does not belong to an object. It is stored as an operation of a special type, which the
 state ignores. A JSON field that no producer of operations can write marks the operation. An entry
@@ -57,9 +56,7 @@ def number_of(page: int, slot: int) -> int:
 
 
 def end_of(page: int) -> int:
-    """
-    Return the id after every entry of *page* and before the next page; 0 before the first page.
-    """
+    """Return the id after all entries of *page*, before the next page; 0 before the first page."""
     return number_of(page, _LAST_SLOT) if page > 0 else 0
 
 
@@ -69,8 +66,7 @@ def place_of(number: int) -> tuple[int, int]:
 
 
 def change_from(body: bytes) -> Change:
-    """
-    Parse the body of a client: `{"data":...,"tags":[...]}`, or any other JSON value as the data.
+    """Parse the body of a client: `{"data":...,"tags":[...]}`, or any other JSON value as the data.
 
     The case of names is ignored, and if a name is repeated, the last one counts, as in Go's
     encoding/json.
@@ -94,8 +90,7 @@ def change_from(body: bytes) -> Change:
 
 
 def line_of(change: Change, *, name: str, now_ms: int) -> str:
-    """
-    Return the line of the log for *change*; *name* is the unique id of the operation.
+    """Return the line of the log for *change*; *name* is the unique id of the operation.
 
     Raises:
         TooLarge: the line is longer than an operation may be.
@@ -113,8 +108,7 @@ def line_of(change: Change, *, name: str, now_ms: int) -> str:
 
 
 def tags_of(line: str) -> list[str]:
-    """
-    Return the values by which a reader can filter *line*, in order.
+    """Return the values by which a reader can filter *line*, in order.
 
     For a change, these are its tags. For an operation, these are its type, its parents and its
     tags, without duplicates.
@@ -126,18 +120,14 @@ def tags_of(line: str) -> list[str]:
 
 
 def entry_of(line: str, *, number: int, at_ms: int) -> str:
-    """
-    Return *line* in the JSON format for readers of changes. *at_ms* is the commit time of its page.
-    """
+    """Return *line* in JSON for readers of changes. *at_ms* is its page's commit time."""
     tags = tags_of(line)
     shown = f'"tags":{to_canonical_json(tags)},' if tags else ""
     return f'{{"_id":{number},"_ts":{at_ms * _NS_PER_MS},{shown}"data":{_format(line)}}}'
 
 
 def may_hold(text: str, tags: Iterable[str]) -> bool:
-    """
-    Return True if a line in *text* may have one of *tags*: *text* has the JSON of one of them.
-    """
+    """Return True if a line in *text* may have one of *tags*: *text* has the JSON of one."""
     return any(to_canonical_json(tag) in text for tag in tags)
 
 
@@ -152,8 +142,7 @@ def _on_one_line(text: str) -> str:
 
 
 def _check_storable(value: object) -> None:
-    """
-    Check that a reader can represent *value*.
+    """Check that a reader can represent *value*.
 
     Raises:
         InvalidChange: *value* has a lone surrogate or a number that is too large.

@@ -1,5 +1,4 @@
-"""
-The configuration of a feed as changeagent's operators know it: purge, webhooks and health.
+"""The configuration of a feed as changeagent's operators know it: purge, webhooks and health.
 
 The time limits of a cluster (`electionTimeout`, `heartbeatTimeout`) are checked, stored and
 returned, but have no effect, because Tidings has no cluster as in changeagent. Durations in a
@@ -52,8 +51,7 @@ _NS_MAX = 2**63 - 1
 
 
 def parse_duration(text: str) -> int:
-    """
-    Parse a duration of Go, such as `300ms`, `1.5h` or `2h45m`, into nanoseconds.
+    """Parse a duration of Go, such as `300ms`, `1.5h` or `2h45m`, into nanoseconds.
 
     Raises:
         ValueError: *text* is not a duration; the message is Go's.
@@ -135,8 +133,7 @@ class Configuration:
 
 
 def replace_configuration(current: Configuration, document: object) -> Configuration:
-    """
-    Return the configuration in *document*. Missing durations are taken from *current*.
+    """Return the configuration in *document*. Missing durations are taken from *current*.
 
     Raises:
         InvalidSetting: *document* is invalid. The error has changeagent's message, if there is one.
@@ -223,17 +220,14 @@ _ATTEMPTS = 3  # attempts to write; one fails if another process writes within t
 
 @dataclass(frozen=True, slots=True)
 class Administrator:
-    """
-    The service that reads and changes the configuration of feeds and the health of the deployment.
-    """
+    """The service that reads and changes feeds' configuration and the deployment's health."""
 
     operator_documents: OperatorDocuments
     gate: UserAuthenticator
     feeds: FeedNames
 
     def check(self, feed: str, need: Need, given: Credential | None) -> str:
-        """
-        Return the key of *feed* if it exists and *given* has the permission that *need* requires.
+        """Return the key of *feed* if it exists and *given* has the permission for *need*.
 
         Raises:
             InvalidFeed, UnknownFeed: see `FeedNames.key`.
@@ -245,8 +239,7 @@ class Administrator:
         return name
 
     def check_health(self, need: Need, given: Credential | None) -> None:
-        """
-        Check that *given* may take the host out of service, and so all of its feeds.
+        """Check that *given* may take the host out of service, and so all of its feeds.
 
         The permission *need* on the default feed is enough if the host has no other feed, or if it
         is open.
@@ -269,9 +262,7 @@ class Administrator:
             return True
 
     def mark(self, *, up: bool) -> None:
-        """
-        Set the health that load balancers get. The deployment serves requests in either case.
-        """
+        """Set the health that load balancers get. The deployment serves requests in either case."""
         self._write(DEPLOYMENT, HEALTH, lambda _: "" if up else DOWN)
 
     def configuration(self, feed: str) -> Configuration:
@@ -280,8 +271,7 @@ class Administrator:
         )
 
     def configure(self, feed: str, document: object) -> Configuration:
-        """
-        Replace the configuration by *document* and return the new one.
+        """Replace the configuration by *document* and return the new one.
 
         Raises:
             InvalidSetting: *document* is invalid; nothing was changed.

@@ -1,5 +1,4 @@
-"""
-The documents that an operator sets for a feed or the deployment, such as users and health.
+"""The documents that an operator sets for a feed or the deployment, such as users and health.
 
 A change takes effect within seconds.
 """
@@ -20,15 +19,13 @@ class OperatorDocuments(Protocol):
     """The store of the documents of operators, by feed and name."""
 
     def operator_document(self, feed: str, name: str) -> OperatorDocument:
-        """
-        Return the document, which is empty if it was never written.
+        """Return the document, which is empty if it was never written.
 
         The read is strongly consistent, except in `RecentDocuments`.
         """
 
     def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
-        """
-        Replace the text and return True if the stored version is `operator_document.version`.
+        """Replace the text and return True if the stored version is `operator_document.version`.
 
         Otherwise change nothing and return False. The stored version becomes
         `operator_document.version + 1`, so that concurrent changes cannot undo each other.
@@ -48,8 +45,7 @@ class OperatorDocument:
 
 
 class RecentDocuments:
-    """
-    Implements `OperatorDocuments` by caching the documents of another store.
+    """Implements `OperatorDocuments` by caching the documents of another store.
 
     A document is cached for `limits.DOCUMENT_AGE_MS`. Writes through this object take effect at
     once. Call `forget` after any other write.

@@ -1,5 +1,4 @@
-"""
-List the changes after an id, up to the size of a reply.
+"""List the changes after an id, up to the size of a reply.
 
 An entry is a line of the log, in changeagent's JSON. A reply has a maximum number of entries and of
 bytes; entries that the client did not request do not count. `next` in the reply is the id after
@@ -44,8 +43,7 @@ _GROWTH = 4  # each read is this many times as large as the previous read
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """
-    The request of a client. Without *tags* it selects all entries of *bound*.
+    """The request of a client. Without *tags* it selects all entries of *bound*.
 
     *bound* is the part of the feed that the client may read. *block_s* is the maximum wait for new
     entries. If *strict* is True, the request fails if entries after *since* are gone.
@@ -70,8 +68,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Listing:
-    """
-    A reply. It may be for several clients, so its JSON is built once.
+    """A reply. It may be for several clients, so its JSON is built once.
 
     *entries* are JSON objects. *page* is the last page that was read; it is never after the
     frontier. *waiting* is True if the page after *page* is a hole: it is missing, although later
@@ -110,8 +107,7 @@ class Listing:
 
 
 def parse(query: Mapping[str, Sequence[str]]) -> Query:
-    """
-    Parse *query*, which has the values of each name in a query string.
+    """Parse *query*, which has the values of each name in a query string.
 
     All values of `tag` count. If another name is repeated, only its first value counts.
 
@@ -150,8 +146,7 @@ def _tags(given: Sequence[str]) -> frozenset[str]:
 
 @dataclass(slots=True)
 class Scan:
-    """
-    The entries of one reply, which are taken from pages in order.
+    """The entries of one reply, which are taken from pages in order.
 
     The scan continues after the id *next*. *full* is True if the next matching entry does not fit.
     *page* is the last page that was read completely or skipped; *head* is the id of the last entry
@@ -223,8 +218,7 @@ def _nothing(feed: str, cursor: Cursor) -> bool:
 
 @dataclass(slots=True)
 class Lister:
-    """
-    The service that lists the changes of feeds.
+    """The service that lists the changes of feeds.
 
     *lost* takes a feed and a cursor. It returns True if a client with this cursor may have received
     entries that a restore of the log has lost. *chained* are the chained feeds: an id after the end
@@ -240,8 +234,7 @@ class Lister:
     _heads: Newest[str, tuple[int, int]] = field(default_factory=Newest)
 
     def list(self, feed: str, query: Query) -> Listing:
-        """
-        Return the entries of *feed* that *query* selects, without waiting for new entries.
+        """Return the entries of *feed* that *query* selects, without waiting for new entries.
 
         Raises:
             BelowFloor: the page after `query.since` is lost. Or *query* is strict, and its id is
@@ -281,8 +274,7 @@ class Lister:
         return since > known and is_beyond(self.reader.log, feed, page, chained=chained)
 
     def one(self, feed: str, number: int, bound: Filter = EVERYTHING) -> str:
-        """
-        Return the change with the id *number*, in JSON.
+        """Return the change with the id *number*, in JSON.
 
         Raises:
             UnknownChange: the change is not in the log, or is outside of *bound*.
@@ -297,9 +289,7 @@ class Lister:
         return entry_of(line, number=number, at_ms=page.at_ms)
 
     def _read(self, feed: str, scan: Scan) -> tuple[bool, bool]:
-        """
-        Fill *scan*; return whether it reached the end, and whether a hole is there.
-        """
+        """Fill *scan*; return whether it reached the end, and whether a hole is there."""
         until = self.steady() + limits.CHANGES_SCAN_MS
         if scan.query.tags:
             self._read_by_index(feed, scan, until)
@@ -348,8 +338,7 @@ class Lister:
             scan.show(run.pages)
 
     def _head(self, feed: str, scan: Scan, *, reached: bool, gone: int) -> int:
-        """
-        Return the id of the last readable entry, or of an entry shortly before it.
+        """Return the id of the last readable entry, or of an entry shortly before it.
 
         Never return the id of an entry that is not readable yet, because a reader that starts after
         such an id would miss the entries before it.

@@ -30,8 +30,7 @@ _JSON = re.compile(r"application/json(;.*)?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposer:
-    """
-    The service that accepts changes.
+    """The service that accepts changes.
 
     *operator_documents* must not be cached, so that a new webhook gets the next change, and a
     removed webhook does not.
@@ -47,8 +46,7 @@ class Proposer:
     tracer: Tracer = field(default_factory=disabled_tracer)
 
     def accept(self, request: Request) -> int:
-        """
-        Append the change of *request*; return its id.
+        """Append the change of *request*; return its id.
 
         Raises:
             Rejected: nothing was written; the subclass and the message say why.

@@ -1,5 +1,4 @@
-"""
-The tag index shows which pages may have entries with a tag. Readers skip all other pages.
+"""The tag index shows which pages may have entries with a tag. Readers skip all other pages.
 
 A summary is a Bloom filter over the tags of consecutive pages. It depends only on these pages, so
 that concurrent and repeated runs write the same summaries. Readers read all pages that have no
@@ -32,8 +31,7 @@ class TagStore(Protocol):
         """Store *summaries*; replace stored summaries that end at the same pages."""
 
     def read(self, feed: str, after: int, limit: int) -> list[Summary]:
-        """
-        Return the summaries that end after page *after*, in order; at most *limit* and about 1 MB.
+        """Return the summaries that end after page *after*, at most *limit* and about 1 MB.
 
         The read is eventually consistent. The expiry times are not read: `expires_ms` is always 0.
         """
@@ -106,8 +104,7 @@ class Indexer:
     page_ms: int
 
     def run(self, feed: str, until_ms: int | None = None) -> int:
-        """
-        Write summaries of new pages; return the last page up to which all pages were handled.
+        """Write summaries of new pages; return the last page up to which all pages were handled.
 
         End at *until_ms* on the clock `steady`; if *until_ms* is None, end after
         `limits.INDEX_RUN_MS`.
@@ -136,8 +133,7 @@ class IndexMonitor:
     clock: Clock
 
     def run(self, feed: str, *, head: int) -> int | None:
-        """
-        Wake the indexer if there are enough pages without a summary to fill a summary.
+        """Wake the indexer if there are enough pages without a summary to fill a summary.
 
         If there are fewer, wake the indexer only once in `limits.INDEX_EVERY` sweeps. No reader
         waits for a summary, because pages without a summary are read from the log. Return the time

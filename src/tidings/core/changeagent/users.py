@@ -1,5 +1,4 @@
-"""
-The users of a feed, stored as an htpasswd file with bcrypt hashes, and their authentication.
+"""The users of a feed, stored as an htpasswd file with bcrypt hashes, and their authentication.
 
 A feed without users is protected by its passwords alone (`auth.guard`).
 """
@@ -35,8 +34,7 @@ _BCRYPT_BYTES = 72  # bcrypt ignores all further bytes of a password
 
 
 def users_from(text: str) -> dict[str, str]:
-    """
-    Return the hash of each user in an htpasswd file. Blank lines and `#` comments are ignored.
+    """Return the hash of each user in an htpasswd file. Blank lines and `#` comments are ignored.
 
     Raises:
         InvalidSetting: a line breaks a rule. The error has the line number, but never a hash.
@@ -88,8 +86,7 @@ class UserVerifier(Verifier):
         super().__init__(key, lambda given, stored: bcrypt(given[:_BCRYPT_BYTES], stored.encode()))
 
     def some(self, name: str, hashes: Sequence[str]) -> str:
-        """
-        Return one of *hashes*, always the same for *name*.
+        """Return one of *hashes*, always the same for *name*.
 
         The check of an unknown user then takes as long as the check of a known user.
         """
@@ -99,8 +96,7 @@ class UserVerifier(Verifier):
 
 @dataclass(frozen=True, slots=True)
 class UserAuthenticator:
-    """
-    The authenticator for changes. It accepts the users of a feed, and keys and tokens.
+    """The authenticator for changes. It accepts the users of a feed, and keys and tokens.
 
     If the feed has no users, the authenticator accepts the passwords of the feed instead. The check
     of an unknown user takes as long as the check of a wrong password, and both count as failed
@@ -113,8 +109,7 @@ class UserAuthenticator:
     failures: FailedAttemptLimiter
 
     def check(self, feed: str, need: Need, given: Credential | None) -> Allowed:
-        """
-        Return the permissions that *given* has for *need*. A user may do everything.
+        """Return the permissions that *given* has for *need*. A user may do everything.
 
         Raises:
             WrongUser: the feed has users, and *given* is not one of them.

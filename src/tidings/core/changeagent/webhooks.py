@@ -1,5 +1,4 @@
-"""
-Webhooks that can veto a change before it is appended, and their answers.
+"""Webhooks that can veto a change before it is appended, and their answers.
 
 All hooks of a feed are called at the same time, and all have to accept. A hook must not have an
 address in the deployment's own network, because the answers would reveal which hosts exist there. A
@@ -48,8 +47,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """
-    The result of a call of a hook: the *status* of its answer, or the *failure* of the call.
+    """The result of a call of a hook: the *status* of its answer, or the *failure* of the call.
 
     The call took *took_ms*.
     """
@@ -64,9 +62,7 @@ class Verdict:
 
     @property
     def refuses(self) -> bool:
-        """
-        Return True if the hook rejected the change. Other errors mean that the hook is broken.
-        """
+        """Return True if the hook rejected the change. Other errors: the hook is broken."""
         return 400 <= self.status < 500
 
     def __str__(self) -> str:
@@ -74,8 +70,7 @@ class Verdict:
 
 
 def check(verdicts: Sequence[Verdict]) -> None:
-    """
-    Check that all hooks accept.
+    """Check that all hooks accept.
 
     Raises:
         RefusedByHook: a hook does not accept. The error has each failure, and the index of the
@@ -88,8 +83,7 @@ def check(verdicts: Sequence[Verdict]) -> None:
 
 
 def hooks_from(given: object) -> tuple[Hook, ...]:
-    """
-    Parse *given*, the field `webHooks` of a configuration, and return the hooks.
+    """Parse *given*, the field `webHooks` of a configuration, and return the hooks.
 
     Raises:
         InvalidSetting: a hook breaks its rule.
@@ -112,8 +106,7 @@ def _hook(given: object, where: str) -> Hook:
 
 
 def checked_uri(given: object, where: str) -> str:
-    """
-    Return *given* if it is valid as the address of a hook.
+    """Return *given* if it is valid as the address of a hook.
 
     Raises:
         InvalidSetting: *given* is not a valid address; the error names the field.
@@ -167,8 +160,7 @@ def redact_headers(hooks: Sequence[Hook]) -> tuple[Hook, ...]:
 
 
 def with_stored(hooks: Sequence[Hook], stored: Sequence[Hook]) -> tuple[Hook, ...]:
-    """
-    Return *hooks* with each header value `REDACTED` replaced by the stored value.
+    """Return *hooks* with each header value `REDACTED` replaced by the stored value.
 
     Raises:
         InvalidSetting: no hook of *stored* with the same address has the header.

@@ -1,5 +1,4 @@
-"""
-The state of a named consumer, the functions that change the state, and the store.
+"""The state of a named consumer, the functions that change the state, and the store.
 
 A worker receives the entries (lines of the log) for a consumer, and writes them to its own store.
 Only one worker at a time does this: the holder of the consumer's lease, which a fence identifies.
@@ -38,8 +37,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """
-    The stored state of a named consumer.
+    """The stored state of a named consumer.
 
     *filter* selects the operations to send; all others count as acknowledged. Everything up to
     *position* is acknowledged; None is the position before the first entry. The entries *acked*
@@ -98,8 +96,7 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """
-    The record of an action of an operator, which is not the note of a follower.
+    """The record of an action of an operator, which is not the note of a follower.
 
     *who* did *what*, and *why*. *id* is the entry or position concerned.
     """
@@ -113,8 +110,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """
-    An atomic write. It stores *consumer*, or removes the consumer if *consumer* is None.
+    """An atomic write. It stores *consumer*, or removes the consumer if *consumer* is None.
 
     The same write stores *note* and the parked message *park*, and deletes the parked messages with
     the ids *drop*.
@@ -136,8 +132,7 @@ class ConsumerStore(Protocol):
         """Return all consumers of *feed*, sorted by name."""
 
     def write(self, feed: str, name: str, version: int, change: Change) -> bool:
-        """
-        Write *change* and return True if the stored version is *version*; otherwise return False.
+        """Write *change* and return True if the stored version is *version*; otherwise False.
 
         A consumer that does not exist has version 0. The stored consumer gets `version + 1`, even
         if *change* contains another version.
@@ -151,8 +146,7 @@ class ConsumerStore(Protocol):
 
 
 def acquire(consumer: Consumer, worker: str, now_ms: int) -> Consumer:
-    """
-    Give the lease to *worker*, with a new fence.
+    """Give the lease to *worker*, with a new fence.
 
     Raises:
         ConsumerHeld: another worker holds the lease.
@@ -166,8 +160,7 @@ def acquire(consumer: Consumer, worker: str, now_ms: int) -> Consumer:
 
 
 def check_fence(consumer: Consumer, fence: int) -> None:
-    """
-    Check that the worker with *fence* holds *consumer*.
+    """Check that the worker with *fence* holds *consumer*.
 
     Raises:
         FenceLost: the worker no longer holds the consumer.
@@ -194,8 +187,7 @@ def ack_through(consumer: Consumer, through: Position) -> Consumer:
 
 
 def ack_entries(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
-    """
-    Acknowledge *entries*, even if entries before them are not acknowledged.
+    """Acknowledge *entries*, even if entries before them are not acknowledged.
 
     Raises:
         InvalidConsumer: the acknowledged entries after the position have too many gaps.
@@ -231,8 +223,7 @@ def release(consumer: Consumer) -> Consumer:
 
 
 def move(consumer: Consumer, position: Position | None) -> Consumer:
-    """
-    Move to *position* for an operator. The worker has to take the lease again.
+    """Move to *position* for an operator. The worker has to take the lease again.
 
     A move forward acknowledges everything up to *position*. A move back sends everything after
     *position* again, so that the store of the worker may have lost it.
@@ -249,8 +240,7 @@ def move(consumer: Consumer, position: Position | None) -> Consumer:
 
 
 def place_at(consumer: Consumer, position: Position | None) -> Consumer:
-    """
-    Set *position* and revoke the lease.
+    """Set *position* and revoke the lease.
 
     Entries after *position* that were sent or acknowledged are sent again.
     """

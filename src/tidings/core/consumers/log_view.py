@@ -39,8 +39,7 @@ def _nothing(feed: str, cursor: Cursor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """
-    A read-only view of the log, which also checks positions.
+    """A read-only view of the log, which also checks positions.
 
     *lost* takes a feed and a cursor. It returns True if a reader with this cursor may have received
     operations that a restore of the log has lost.
@@ -56,8 +55,7 @@ class LogView:
         return self.reader.frontier(feed, self.reader.checkpoints.checkpoints(feed).get(STATE, 0))
 
     def check_reached(self, feed: str, position: positions.Position, field: str) -> None:
-        """
-        Check that the log has reached *position*, and has not lost the page of *position*.
+        """Check that the log has reached *position*, and has not lost the page of *position*.
 
         Raises:
             InvalidConsumer: a restore has lost the page of *position*, or *position* is after the
@@ -72,8 +70,7 @@ class LogView:
             raise InvalidConsumer(rule, field=field, value=positions.encode_position(position))
 
     def check_within(self, consumer: Consumer) -> int:
-        """
-        Return the floor of the log.
+        """Return the floor of the log.
 
         Raises:
             ConsumerFellOff: *consumer* needs a page below the floor.
@@ -90,8 +87,7 @@ class LogView:
         return floor
 
     def check_entries(self, feed: str, entries: Sequence[Place]) -> None:
-        """
-        Check that all *entries* are in the log.
+        """Check that all *entries* are in the log.
 
         Raises:
             InvalidConsumer: one of *entries* is not in the log, or *entries* are on too many pages.
@@ -118,8 +114,7 @@ class LogView:
         return consumer
 
     def due(self, consumer: Consumer, count: int) -> list[Entry]:
-        """
-        Return the next entries to send to *consumer*, in order, *count* at most.
+        """Return the next entries to send to *consumer*, in order, *count* at most.
 
         The list is empty if these entries are after the pages that one request reads. `advance`
         then moves the position closer to the entries.
@@ -134,8 +129,7 @@ class LogView:
         return next((entry for entry in entries if entry), None) or self._failed_entry(consumer)
 
     def _failed_entry(self, consumer: Consumer) -> Entry | None:
-        """
-        Return the entry that the worker could not write, or None.
+        """Return the entry that the worker could not write, or None.
 
         `Failure` has the id of the entry. A search from the position might not reach the entry,
         because the filter may exclude many pages before it.

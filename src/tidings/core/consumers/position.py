@@ -1,5 +1,4 @@
-"""
-The position of a named consumer, and the entries after the position that are acknowledged.
+"""The position of a named consumer, and the entries after the position that are acknowledged.
 
 A position is a place in the log, a place within a copy of the state, or `Since(0)` before a copy
 has begun. Everything up to the position is acknowledged. A consumer that begins with the oldest
@@ -53,8 +52,7 @@ def later(one: Position | None, other: Position | None) -> Position | None:
 
 
 def last_unneeded_page(position: Position | None) -> int | None:
-    """
-    Return the last page that a consumer at *position* has handled.
+    """Return the last page that a consumer at *position* has handled.
 
     Return 0 before the first page, and None before a copy of the state, when no page is needed.
     """
@@ -69,8 +67,7 @@ def last_unneeded_page(position: Position | None) -> int | None:
 
 
 def fell_off(position: Position | None, floor: int) -> bool:
-    """
-    Return True if a consumer at *position* still needs pages below *floor*.
+    """Return True if a consumer at *position* still needs pages below *floor*.
 
     A consumer without a position (None) starts at the oldest page, so it never falls off.
     """
@@ -95,8 +92,7 @@ def read(text: str | None) -> Position | None:
 
 
 def oldest(floor: int) -> str:
-    """
-    Return the cursor that continues with the first page of a log that begins at *floor*.
+    """Return the cursor that continues with the first page of a log that begins at *floor*.
 
     A cursor at the end of the page before *floor* could not be checked, because that page is gone.
     Return instead the cursor of a copy that has no rows left, which continues with page *floor*.
@@ -107,8 +103,7 @@ def oldest(floor: int) -> str:
 
 
 def cursor(position: Position | None, floor: int) -> str:
-    """
-    Return the cursor that a worker resumes from, in a log that begins at *floor*.
+    """Return the cursor that a worker resumes from, in a log that begins at *floor*.
 
     A consumer at the end of the last trimmed page has missed nothing. The cursor of this page would
     be treated as a time, because the page is gone, and the worker would get rows of the state.
@@ -119,8 +114,7 @@ def cursor(position: Position | None, floor: int) -> str:
 
 
 def parse_position(text: object, field: str) -> Position:
-    """
-    Parse an id from a client: of an entry, of the end of a page, or of a place within a copy.
+    """Parse an id from a client: of an entry, of the end of a page, or of a place within a copy.
 
     Raises:
         InvalidConsumer: *text* is not an id.
@@ -132,8 +126,7 @@ def parse_position(text: object, field: str) -> Position:
 
 
 def entry(text: object, field: str) -> Place:
-    """
-    Parse the id of one entry of the log.
+    """Parse the id of one entry of the log.
 
     Raises:
         InvalidConsumer: *text* is not the id of an entry.

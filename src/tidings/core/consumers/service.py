@@ -1,5 +1,4 @@
-"""
-The operations that workers, operators, readers and retention perform on named consumers.
+"""The operations that workers, operators, readers and retention perform on named consumers.
 
 Each call of a worker costs a read and a write of the consumer. Actions of operators are safe while
 workers run, because each action is one conditional write, and a worker that lost its lease gets an
@@ -50,8 +49,7 @@ class Reason:
 
 
 def reason_from(who: str, why: object) -> Reason:
-    """
-    Return the reason of an operator's action.
+    """Return the reason of an operator's action.
 
     Raises:
         InvalidConsumer: *why* is missing or too long.
@@ -63,8 +61,7 @@ def reason_from(who: str, why: object) -> Reason:
 
 
 def check_name(name: str) -> str:
-    """
-    Return *name*.
+    """Return *name*.
 
     Raises:
         InvalidConsumer: *name* cannot name a consumer.
@@ -84,8 +81,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """
-    The distance of a consumer from the head of the log.
+    """The distance of a consumer from the head of the log.
 
     *pages* is the number of pages that the consumer has not handled. The first of these pages was
     committed *ms* ago. *fell_off* is True if pages that the consumer needs are gone.
@@ -98,8 +94,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """
-    The entries that a worker has written, and those that it is about to write.
+    """The entries that a worker has written, and those that it is about to write.
 
     The worker acknowledges everything up to *through*, the entries *ids*, and the parked messages
     *retried*, and is about to write the entries up to *sending*. To skip a message, a worker
@@ -120,8 +115,7 @@ class ConsumerRepository:
     store: ConsumerStore
 
     def consumer(self, feed: str, name: str) -> Consumer:
-        """
-        Return the consumer.
+        """Return the consumer.
 
         Raises:
             InvalidConsumer, UnknownConsumer: the name is invalid, or unknown.
@@ -132,8 +126,7 @@ class ConsumerRepository:
         return consumer
 
     def change(self, feed: str, name: str, change: Callable[[Consumer], Change]) -> Consumer:
-        """
-        Apply *change* and return the result; retry if another process wrote in the meantime.
+        """Apply *change* and return the result; retry if another process wrote in the meantime.
 
         If *change* removes the consumer, return its previous state.
 
@@ -166,8 +159,7 @@ class Consumers:
     # Methods for the worker of a consumer.
 
     def lease(self, feed: str, name: str, worker: str) -> Session:
-        """
-        Give the consumer to *worker* for `limits.CONSUMER_LEASE_MS`.
+        """Give the consumer to *worker* for `limits.CONSUMER_LEASE_MS`.
 
         Raises:
             InvalidConsumer, UnknownConsumer, ConsumerHeld, ConsumerFellOff: the lease was not
@@ -188,8 +180,7 @@ class Consumers:
         return self._session(held, floor)
 
     def acknowledge(self, feed: str, name: str, fence: int, ack: Acknowledgement) -> Session:
-        """
-        Apply *ack* and renew the lease.
+        """Apply *ack* and renew the lease.
 
         Raises:
             UnknownConsumer, FenceLost, InvalidConsumer: nothing was acknowledged.
@@ -208,8 +199,7 @@ class Consumers:
         return self._session(self.repository.change(feed, name, take))
 
     def fail(self, feed: str, name: str, fence: int, entry: str, error: str) -> Session:
-        """
-        Record that the worker could not write *entry*, and release the lease.
+        """Record that the worker could not write *entry*, and release the lease.
 
         *entry* is empty if the worker does not know which entry failed. If *entry* is a parked
         message that was sent again, the message stays parked with the new error, and the lease is
@@ -231,8 +221,7 @@ class Consumers:
         return self._session(self.repository.change(feed, name, take))
 
     def release(self, feed: str, name: str, fence: int) -> Session:
-        """
-        Release the consumer after its worker has finished everything that was sent.
+        """Release the consumer after its worker has finished everything that was sent.
 
         Raises:
             UnknownConsumer, FenceLost: nothing was released.
@@ -270,8 +259,7 @@ class Consumers:
         return [(each, self._lag(each, head, floor)) for each in stored]
 
     def one(self, feed: str, name: str) -> tuple[Consumer, Lag]:
-        """
-        Return the consumer and its lag.
+        """Return the consumer and its lag.
 
         Raises:
             InvalidConsumer, UnknownConsumer: the name is invalid, or unknown.
@@ -280,8 +268,7 @@ class Consumers:
         return consumer, self._lag(consumer, self.view.reader.log.head(feed), self.view.floor(feed))
 
     def parked(self, feed: str, name: str) -> Sequence[Parked]:
-        """
-        Return the parked messages.
+        """Return the parked messages.
 
         Raises:
             InvalidConsumer, UnknownConsumer: the name is invalid, or unknown.
@@ -311,8 +298,7 @@ class Consumers:
         *,
         only_new: bool = False,
     ) -> tuple[Consumer, bool]:
-        """
-        Create the consumer or change its filter; return the consumer, and True if it is new.
+        """Create the consumer or change its filter; return the consumer, and True if it is new.
 
         With *only_new*, refuse an existing consumer instead of changing it.
 
@@ -350,8 +336,7 @@ class Consumers:
         return self.repository.change(feed, name, change)
 
     def pause(self, feed: str, name: str, why: Reason, *, paused: bool) -> Consumer:
-        """
-        Pause the consumer if *paused* is True; otherwise resume it and clear its failure.
+        """Pause the consumer if *paused* is True; otherwise resume it and clear its failure.
 
         The pause begins after the current batch of the consumer's worker.
 
@@ -371,8 +356,7 @@ class Consumers:
         return self.repository.change(feed, name, change)
 
     def mark(self, feed: str, name: str, target: str, why: Reason) -> Consumer:
-        """
-        Move the consumer forward or back to *target*, see `place`.
+        """Move the consumer forward or back to *target*, see `place`.
 
         A move forward acknowledges everything up to *target*. A move back sends everything after
         *target* again, and drops the parked messages after *target*. If a dropped message were sent
@@ -395,8 +379,7 @@ class Consumers:
         return self.repository.change(feed, name, change)
 
     def step(self, feed: str, name: str, why: Reason) -> Entry:
-        """
-        Acknowledge the next message without sending it, and return it.
+        """Acknowledge the next message without sending it, and return it.
 
         Raises:
             NothingDone: the consumer has no next message.
@@ -404,8 +387,7 @@ class Consumers:
         return self._past(feed, name, "step", why)
 
     def park(self, feed: str, name: str, why: Reason) -> Entry:
-        """
-        Set the next message aside with its error, and return it.
+        """Set the next message aside with its error, and return it.
 
         Raises:
             NothingDone: the consumer has no next message.
@@ -418,8 +400,7 @@ class Consumers:
         return self._past(feed, name, "park", why, lambda entry: self._to_park(stored, entry, why))
 
     def retry(self, feed: str, name: str, which: str, why: Reason) -> Consumer:
-        """
-        Send the parked message *which* again, or all of them if *which* is `all`.
+        """Send the parked message *which* again, or all of them if *which* is `all`.
 
         Raises:
             UnknownParked: the message is not parked.
@@ -437,8 +418,7 @@ class Consumers:
         return self.repository.change(feed, name, change)
 
     def drop(self, feed: str, name: str, which: str, why: Reason) -> Consumer:
-        """
-        Delete the parked message *which*, or all parked messages if *which* is `all`.
+        """Delete the parked message *which*, or all parked messages if *which* is `all`.
 
         Raises:
             UnknownParked: the message is not parked.
@@ -453,8 +433,7 @@ class Consumers:
         return self.repository.change(feed, name, change)
 
     def place(self, feed: str, text: object, field: str) -> Position | None:
-        """
-        Return the position for *text*: `oldest` (None), `now`, `copy`, or the id of an event.
+        """Return the position for *text*: `oldest` (None), `now`, `copy`, or the id of an event.
 
         Raises:
             InvalidConsumer: *text* is another value, or not an id of this feed.
@@ -474,8 +453,7 @@ class Consumers:
         return position
 
     def check_room(self, feed: str) -> None:
-        """
-        Check that the feed can have another consumer.
+        """Check that the feed can have another consumer.
 
         Raises:
             InvalidConsumer: the feed already has the maximum number of consumers.
@@ -492,8 +470,7 @@ class Consumers:
         why: Reason,
         parked: Callable[[Entry], Parked | None] = lambda entry: None,
     ) -> Entry:
-        """
-        Move past the next message; store the result of *parked* as a parked message if not None.
+        """Move past the next message; store the result of *parked* as a parked message if not None.
 
         The worker has to take the lease again.
         """
@@ -516,8 +493,7 @@ class Consumers:
         return met[0]
 
     def _parked_ids(self, consumer: Consumer) -> list[str]:
-        """
-        Return the ids of the parked messages.
+        """Return the ids of the parked messages.
 
         If a later write of *consumer* with its version succeeds, these ids were still valid.
         """
@@ -555,8 +531,7 @@ def _ignore(feed: str, lags: Sequence[Lag]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMonitor:
-    """
-    The metrics of consumers.
+    """The metrics of consumers.
 
     If the lag of a consumer exceeds *retention*, the log keeps pages only for this consumer.
     *observe* is called with each visited feed and the lags of its consumers.
@@ -579,8 +554,7 @@ class ConsumerMonitor:
 
 
 def _select(parked: list[str], which: str) -> list[str]:
-    """
-    Return the ids among *parked* that *which* selects: one id, or all of them.
+    """Return the ids among *parked* that *which* selects: one id, or all of them.
 
     Raises:
         UnknownParked: *which* is an id that is not parked.
@@ -596,8 +570,7 @@ def _select(parked: list[str], which: str) -> list[str]:
 
 
 def _without(consumer: Consumer, retried: Sequence[str]) -> Consumer:
-    """
-    Remove *retried* from the parked messages.
+    """Remove *retried* from the parked messages.
 
     Raises:
         UnknownParked: a retry of one of the messages *retried* was not requested.

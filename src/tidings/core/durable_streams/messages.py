@@ -1,5 +1,4 @@
-"""
-Store the body of a request as messages in the log, and return messages and offsets to readers.
+"""Store the body of a request as messages in the log, and return messages and offsets to readers.
 
 Each message is an operation with the message in `data`. JSON is stored as its value, text as
 `{"text":...}`, and other content as `{"base64":...}`. A large body that is not JSON is split into
@@ -38,8 +37,7 @@ def encode_offset(place: Place) -> str:
 
 
 def parse_offset(text: str) -> Place:
-    """
-    Return the place of the offset *text*.
+    """Return the place of the offset *text*.
 
     Raises:
         InvalidStream: *text* is not an offset.
@@ -53,8 +51,7 @@ def parse_offset(text: str) -> Place:
 
 
 def live_cursor(given: str, now_ms: int) -> int:
-    """
-    Return the cursor for a live reader that sent the cursor *given*, which is "" if it sent none.
+    """Return the cursor for a live reader that sent the cursor *given*, "" if it sent none.
 
     The cursor ascends with time and is higher than *given*, so that no cache returns the previous
     response.
@@ -73,8 +70,7 @@ _BASE64_BYTES = _ROOM // 4 * 3
 
 
 def lines_from(name: str, media_type: str, body: bytes, now_ms: int) -> list[str]:
-    """
-    Return the lines that append *body* to the stream *name*; [] if *body* is an empty JSON array.
+    """Return the lines that append *body* to the stream *name*; [] for an empty JSON array.
 
     Raises:
         InvalidOperation, TooLarge: the log cannot store *body*.
@@ -143,8 +139,7 @@ def _bytes_of(data: dict[str, str]) -> bytes:
 
 
 def data_of(page: Page, first: int) -> list[Any]:
-    """
-    Return the data of the messages on *page* from slot *first* on.
+    """Return the data of the messages on *page* from slot *first* on.
 
     The page has messages of one stream, and no other operations. Erased messages are left out.
     """
@@ -152,9 +147,7 @@ def data_of(page: Page, first: int) -> list[Any]:
 
 
 def event(name: str, text: str) -> str:
-    """
-    Return the event *name* with *text*, encoded so that no line is parsed as another field.
-    """
+    """Return the event *name* with *text*, encoded so that no line is parsed as another field."""
     lines = (f"data:{' ' if line.startswith(' ') else ''}{line}\n" for line in _BREAK.split(text))
     return f"event: {name}\n{''.join(lines)}\n"
 

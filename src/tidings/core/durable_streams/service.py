@@ -1,5 +1,4 @@
-"""
-Read the messages of a stream after an offset, and write messages to a stream.
+"""Read the messages of a stream after an offset, and write messages to a stream.
 
 A read returns the messages of one response, which has a maximum size. A write appends its messages,
 if it has any, as a page to the feed's log, and updates the document of the stream.
@@ -49,8 +48,7 @@ _GONE = "is not in the log any more, or never was; read from -1, or from now"
 
 @dataclass(frozen=True, slots=True)
 class StreamPart:
-    """
-    The *data* of the messages of *stream* after *start*, up to *end*.
+    """The *data* of the messages of *stream* after *start*, up to *end*.
 
     *size* is the size of the pages that were read, which counts against the rate of a key.
     """
@@ -83,8 +81,7 @@ def _nothing(feed: str, cursor: Cursor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StreamReader:
-    """
-    A reader of streams.
+    """A reader of streams.
 
     *lost* takes a feed and a cursor. It returns True if a client with this cursor may have received
     operations that a restore of the log has lost.
@@ -95,8 +92,7 @@ class StreamReader:
     lost: Callable[[str, Cursor], bool] = _nothing
 
     def stream(self, feed: str, name: str) -> Stream:
-        """
-        Return the stream *name*.
+        """Return the stream *name*.
 
         Raises:
             UnknownStream: the stream does not exist.
@@ -104,8 +100,7 @@ class StreamReader:
         return checked(self.store.stream(feed, name), name)
 
     def read(self, feed: str, name: str, offset: str | None) -> StreamPart:
-        """
-        Return the messages after *offset*, or from the beginning if *offset* is None.
+        """Return the messages after *offset*, or from the beginning if *offset* is None.
 
         Return whole pages, until their size reaches `limits.READ_PAGES_BYTES_MAX`.
 
@@ -139,8 +134,7 @@ class StreamReader:
         return StreamPart(stream, start, end, data, charged)
 
     def _extents(self, feed: str, stream: Stream, start: Place) -> list[Extent]:
-        """
-        Return the extents after *start* up to the tail of *stream*.
+        """Return the extents after *start* up to the tail of *stream*.
 
         Leave out extents after the tail, because they belong to a newer stream with the same name.
         """
@@ -148,8 +142,7 @@ class StreamReader:
         return [each for each in found if _order(each.last) <= _order(stream.tail)]
 
     def _page(self, feed: str, extent: Extent, end: Place) -> Page:
-        """
-        Return the page of *extent*, the next page of the stream after *end*.
+        """Return the page of *extent*, the next page of the stream after *end*.
 
         Raises:
             OffsetGone: the page is not in the log, or an extent between *end* and *extent* is
@@ -171,8 +164,7 @@ def _order(place: Place) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamWriter:
-    """
-    A writer that creates, extends and deletes streams.
+    """A writer that creates, extends and deletes streams.
 
     In all methods, *trace* is the result of `tracing.parse_trace_headers`.
 
@@ -189,8 +181,7 @@ class StreamWriter:
     def create(
         self, feed: str, name: str, appending: Appending, trace: str | None = None
     ) -> tuple[Stream, bool]:
-        """
-        Create the stream *name* with *appending* as its first messages.
+        """Create the stream *name* with *appending* as its first messages.
 
         Return the stream, and True if it is new. An existing stream is left unchanged.
 
@@ -217,8 +208,7 @@ class StreamWriter:
     def append(
         self, feed: str, name: str, appending: Appending, trace: str | None = None
     ) -> tuple[Stream, bool]:
-        """
-        Append *appending* to the stream *name*; return the stream, and True if *appending* was new.
+        """Append to the stream *name*; return the stream, and whether *appending* was new.
 
         Raises:
             UnknownStream: the stream does not exist.
@@ -241,8 +231,7 @@ class StreamWriter:
         return self.appender.log.together(write)
 
     def remove(self, feed: str, name: str, trace: str | None = None) -> None:
-        """
-        Delete the stream *name*.
+        """Delete the stream *name*.
 
         Raises:
             UnknownStream: the stream does not exist.
@@ -259,8 +248,7 @@ class StreamWriter:
     def _parse(
         self, stream: Stream | None, appending: Appending
     ) -> Callable[[Stream], Sequence[str]]:
-        """
-        Return a function that returns the lines of *appending* for a stream, or raises the error.
+        """Return a function for the lines of *appending* for a stream, or raises the error.
 
         A large body is parsed now, for *stream*, because the transaction would delay other writers.
         """
@@ -313,8 +301,7 @@ class StreamWriter:
 
 
 def check_complete(appending: Appending) -> None:
-    """
-    Check that *appending* has content or closes the stream, and that content has a type.
+    """Check that *appending* has content or closes the stream, and that content has a type.
 
     Raises:
         InvalidStream: *appending* has no content and does not close the stream, or its content

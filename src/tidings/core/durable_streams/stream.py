@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """
-    A page of a stream. *last* is the place of its last message.
+    """A page of a stream. *last* is the place of its last message.
 
     *before* is the tail of the stream before the page was appended.
     """
@@ -40,8 +39,7 @@ class StreamStore(Protocol):
         """Remove the stream and its extents; do nothing if it does not exist."""
 
     def extents(self, feed: str, name: str, after: Place, limit: int) -> Sequence[Extent]:
-        """
-        Return at most *limit* extents of the stream with messages after *after*, in order.
+        """Return at most *limit* extents of the stream with messages after *after*, in order.
 
         Extents below the floor of the log may be left out.
         """
@@ -96,8 +94,7 @@ class SequenceGap(Rejected, code="sequence_gap", status=409):
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """
-    A producer. *seq* is the number of its last accepted request in *epoch*.
+    """A producer. *seq* is the number of its last accepted request in *epoch*.
 
     *id* is the result of `Allowed.namespaced_key` for the id that the client chose.
     """
@@ -114,8 +111,7 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """
-    The stored document of a stream, without its messages.
+    """The stored document of a stream, without its messages.
 
     The stream has the messages after *begins* up to *tail*, the place of the last message. *seq* is
     the last `Stream-Seq`. *producers* are sorted by their last append, the latest last.
@@ -158,8 +154,7 @@ def media_type(content_type: str) -> str:
 
 
 def require_stream(stream: Stream | None, name: str) -> Stream:
-    """
-    Return *stream*, which was looked up by *name*.
+    """Return *stream*, which was looked up by *name*.
 
     Raises:
         UnknownStream: *stream* is None.
@@ -170,8 +165,7 @@ def require_stream(stream: Stream | None, name: str) -> Stream:
 
 
 def check_same(stream: Stream, content_type: str, *, closed: bool) -> None:
-    """
-    Check that *stream* has the properties that a request names.
+    """Check that *stream* has the properties that a request names.
 
     Raises:
         StreamConflict: the properties differ.
@@ -185,8 +179,7 @@ def check_same(stream: Stream, content_type: str, *, closed: bool) -> None:
 
 
 def is_repeated(stream: Stream, appending: Appending) -> bool:
-    """
-    Return True if the request *appending* was applied to *stream* before.
+    """Return True if the request *appending* was applied to *stream* before.
 
     The fields of the producer are checked first. Even if the stream was closed in the meantime, a
     producer with an old epoch gets `StaleEpoch`, and a producer that repeats an accepted request
@@ -225,8 +218,7 @@ def _is_repeated_number(stream: Stream, given: Producer) -> bool:
 
 
 def _keep_newest(producers: Sequence[Producer]) -> Sequence[Producer]:
-    """
-    Return *producers*, without one of them if there are too many.
+    """Return *producers*, without one of them if there are too many.
 
     Find the credential with the most producers, and remove the producer of this credential that has
     not appended for the longest time. A credential thus cannot displace the producers of another

@@ -1,5 +1,4 @@
-"""
-The entries of erasures: the entry that records an erasure, and entries without their content.
+"""The entries of erasures: the entry that records an erasure, and entries without their content.
 
 The erasure entry is a deletion of the object, so that the state, copies and consumers need no new
 rule. Its `data` has the details, and it ends with a mark:
@@ -54,8 +53,7 @@ Position = tuple[int, int]  # page and slot
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """
-    The content of an erasure entry.
+    """The content of an erasure entry.
 
     Principal *by* requested the erasure of the object *type*, *id* for *reason*. *parents* are the
     parents that the object had. *before* is a cursor: only entries before it are erased; if it is
@@ -78,8 +76,7 @@ class Entry:
 
 
 def encode_entry(entry: Entry, *, now_ms: int) -> str:
-    """
-    Return the line of the log for *entry*.
+    """Return the line of the log for *entry*.
 
     Raises:
         InvalidOperation, TooLarge: see `build_line`.
@@ -117,8 +114,7 @@ def pseudonym(page: int) -> str:
 
 
 def parse_request(raw: object, *, by: str) -> Entry:
-    """
-    Return the erasure that a client requests with *raw*, a decoded JSON value.
+    """Return the erasure that a client requests with *raw*, a decoded JSON value.
 
     Its fields are `type`, `id`, `reason`, and optionally `parents` (true or false) and `before`
     (an event id).
@@ -149,8 +145,7 @@ def parse_request(raw: object, *, by: str) -> Entry:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """
-    The content that one erasure removes.
+    """The content that one erasure removes.
 
     It removes the content of each entry of the object *key*, with the id *id*, at a position before
     *until*, and the value *parent* from the parents and tags of entries before *until*, if it is
@@ -167,9 +162,7 @@ class Target:
     final: bool = False
 
     def needles(self) -> tuple[str, ...]:
-        """
-        Return texts of which a line has at least one if this erasure changes or has erased it.
-        """
+        """Return texts one of which a line has if this erasure changes or has erased it."""
         parents = (quoted(self.parent),) if self.parent else ()
         return f'"id":{quoted(self.id)}', f'"id":{quoted(self.name)}', *parents
 
@@ -196,8 +189,7 @@ class _Targets:
 
 @dataclass(frozen=True, slots=True)
 class Scrubbed:
-    """
-    A page after an erasure; *page* is the same object if nothing had to be removed.
+    """A page after an erasure; *page* is the same object if nothing had to be removed.
 
     The content of the entries in *slots* was removed; the value of a slot is `Target.name`.
     *entries* counts by `Target.name` the entries that were changed, and those that were erased
@@ -210,8 +202,7 @@ class Scrubbed:
 
 
 class Scrubber:
-    """
-    Removes content of *targets* from pages. If *keeps_ids*, erased entries keep their ids.
+    """Removes content of *targets* from pages. If *keeps_ids*, erased entries keep their ids.
 
     Each line is parsed once, whatever the number of targets. If several targets reach an entry, the
     first of them counts it. The result depends only on the arguments, so that a repeated run
@@ -228,8 +219,7 @@ class Scrubber:
         self._needles = tuple(text for each in targets for text in each.needles())
 
     def scrub(self, page: Page) -> Scrubbed | None:
-        """
-        Return *page* with its new body, or None if it has no entry of a target.
+        """Return *page* with its new body, or None if it has no entry of a target.
 
         The page keeps its number, slots, commit time and trace.
         """
@@ -253,8 +243,7 @@ class Scrubber:
         return self.scrub_entry(line, at)[0]
 
     def scrub_entry(self, line: str, at: Position) -> tuple[str, Sequence[str]]:
-        """
-        Return the same as `scrub_line`, and the names of the targets that count the entry.
+        """Return the same as `scrub_line`, and the names of the targets that count the entry.
 
         These targets change the entry, or have erased it before.
         """
@@ -267,8 +256,7 @@ class Scrubber:
     def scrub_removed(
         self, removed: RemovedParents, slots: Container[int]
     ) -> RemovedParents | None:
-        """
-        Return *removed* without the entries in *slots*, which are erased, and without the parents.
+        """Return *removed* without the entries in *slots*, which are erased, and the parents.
 
         Return None if nothing has to be removed.
         """

@@ -1,5 +1,4 @@
-"""
-The job that erases: it removes the content of entries from every store of a feed, step by step.
+"""The job that erases: it removes the content of entries from every store of a feed, step by step.
 
 The job may be killed at any point. Each step changes only what still has content to be removed, and
 the record of the erasure (`records`) has the last page that was handled, so a later run continues.
@@ -62,8 +61,7 @@ def _nothing(*_: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eraser:
-    """
-    The job of all feeds; one process at a time runs it for a feed.
+    """The job of all feeds; one process at a time runs it for a feed.
 
     *keeps_ids* returns True for a feed in which erased entries keep their ids. *lanes* returns the
     number of push lanes of a feed. *chained* has the feeds that are copies. *overwrite* overwrites
@@ -99,8 +97,7 @@ class Eraser:
     on_nothing: Callable[[str, Erasure], object] = _nothing
 
     def run(self, feed: str, until_ms: int) -> bool:
-        """
-        Work on the erasures of *feed* until *until_ms* by the steady clock, for at least one step.
+        """Work on the erasures of *feed* until *until_ms* by the steady clock, at least one step.
 
         Return True if more can be done now. Otherwise, nothing is left to do, or the job waits for
         followers, for corrections of a copied feed, or for the end of the phase KEPT.
@@ -146,8 +143,7 @@ class Eraser:
         return False
 
     def _save(self, feed: str, erasure: Erasure, **changed: object) -> None:
-        """
-        Store *erasure* with the *changed* fields.
+        """Store *erasure* with the *changed* fields.
 
         Raises:
             Unavailable: another process has changed it.
@@ -164,8 +160,7 @@ class Eraser:
     # Corrections: other objects lose the erased object as a parent.
 
     def _correct(self, feed: str, erasures: Sequence[Erasure]) -> bool:
-        """
-        Append corrections for the objects of some buckets.
+        """Append corrections for the objects of some buckets.
 
         Erasures that have reached the same bucket share its rows; the others wait. A copy appends
         nothing: it receives the corrections, and waits until no row needs one.
@@ -277,8 +272,7 @@ class Eraser:
         pages: Sequence[Page],
         found: Mapping[int, Scrubbed],
     ) -> bool:
-        """
-        Rewrite those of *pages* that are *found*, and the removed parents of *pages*.
+        """Rewrite those of *pages* that are *found*, and the removed parents of *pages*.
 
         Return False if one of them has changed. Removed parents are rewritten first: a page that
         still has content is rewritten again after a crash, and so are its removed parents.
@@ -323,8 +317,7 @@ class Eraser:
         stored: Sequence[RemovedParents],
         found: Mapping[int, Scrubbed],
     ) -> bool:
-        """
-        Add the parents that erased entries had removed to those that the erasure entry removes.
+        """Add the parents that erased entries had removed to those that the erasure entry removes.
 
         A consumer that had not received such an entry still has the object because of one of these
         parents. The erasure entry must reach this consumer.
@@ -377,8 +370,7 @@ class Eraser:
         consumers: Sequence[Consumer],
         scrubber: Scrubber,
     ) -> Counter[str] | None:
-        """
-        Erase errors of workers, bounds and labels of ended keys, and durable streams.
+        """Erase errors of workers, bounds and labels of ended keys, and durable streams.
 
         Return the number of these by `Target.name`, or None if one has changed since it was read.
         """
@@ -415,8 +407,7 @@ class Eraser:
         scrubber: Scrubber,
         counts: Counter[str],
     ) -> Consumer:
-        """
-        Return *consumer* without the text of its failure if the text may quote an object.
+        """Return *consumer* without the text of its failure if the text may quote an object.
 
         Count it for each erasure whose object it names, or whose object could not be written.
         """
@@ -468,8 +459,7 @@ class Eraser:
         return True
 
     def _next_parts(self, feed: str, after: int, end: int) -> list[Span]:
-        """
-        Return the first parts that end after page *after* and have a page up to *end*.
+        """Return the first parts that end after page *after* and have a page up to *end*.
 
         All of them end with the same page. Parts overlap while the archive is compacted.
         """
@@ -514,8 +504,7 @@ class Eraser:
         return True
 
     def _end_keeping(self, feed: str, erasures: Sequence[Erasure]) -> bool:
-        """
-        Remove the tombstone and begin to erase the entry of each erasure that is old enough.
+        """Remove the tombstone and begin to erase the entry of each erasure that is old enough.
 
         If the log still has the entry, postpone this once.
         """

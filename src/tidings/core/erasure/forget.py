@@ -1,5 +1,4 @@
-"""
-Request the erasure of objects that were deleted long ago (`Profile.forget_after_days`).
+"""Request the erasure of objects that were deleted long ago (`Profile.forget_after_days`).
 
 Deletions are found by reading the log, and below its floor the archive, once and in order. The last
 page that was read is stored, so the cost is that of the pages that have become old enough.
@@ -45,8 +44,7 @@ class Forgetter:
     chained: Container[str] = ()
 
     def run(self, feed: str, until_ms: int) -> bool:
-        """
-        Request erasures of *feed* until *until_ms* by the steady clock, for at least some pages.
+        """Request erasures of *feed* until *until_ms* by the steady clock, for at least some pages.
 
         Return True if more pages are old enough.
 
@@ -72,8 +70,7 @@ class Forgetter:
                 return True
 
     def due_ms(self, feed: str) -> int | None:
-        """
-        Return the time at which the next page of *feed* is old enough; None without such a page.
+        """Return the time at which the next page of *feed* is old enough; None without such a page.
 
         Return `NEXT_SWEEP` if the page is only in the archive, which is not read.
         """

@@ -1,5 +1,4 @@
-"""
-The record of each erasure, and the stores that an erasure changes.
+"""The record of each erasure, and the stores that an erasure changes.
 
 The follower `state` creates the record when it handles the erasure entry. Therefore the feed that
 accepted the request, its copies and a restored log all have the record. The job (`eraser`) then
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
 
 
 class Phase(Enum):
-    """
-    The phases of an erasure, in this order.
+    """The phases of an erasure, in this order.
 
     PARENTS: corrections of the objects that have the erased object as a parent are appended.
     WAITING: followers have not handled all pages up to `Erasure.through`.
@@ -69,8 +67,7 @@ def sort_key(erasure_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """
-    The stored record of an erasure.
+    """The stored record of an erasure.
 
     *id* is the event id of the erasure entry. The object is *type*, *object_id*; *object_id* is ""
     when the erasure is done. *before*, *by*, *reason* and *as_parent* are as in `Entry`.
@@ -174,8 +171,7 @@ def from_json(text: str) -> Erasure:
 
 
 def erasure_of(row: Row, tombstone_ms: int) -> Erasure:
-    """
-    Return the new record for *row*, which has an erasure entry.
+    """Return the new record for *row*, which has an erasure entry.
 
     The phase KEPT ends *tombstone_ms* after the commit of the entry, like the tombstone.
     """
@@ -196,8 +192,7 @@ def erasure_of(row: Row, tombstone_ms: int) -> Erasure:
 
 
 def due_ms(unfinished: Sequence[Erasure]) -> int | None:
-    """
-    Return the time at which the job has work on *unfinished*; None if *unfinished* is empty.
+    """Return the time at which the job has work on *unfinished*; None if *unfinished* is empty.
 
     The time is `NEXT_SWEEP` if the job has work now, or waits for a short time.
     """
@@ -213,30 +208,26 @@ class ErasureStore(Protocol):
     def erasures(
         self, feed: str, after: str = "", limit: int = limits.ERASURES_LISTED
     ) -> Sequence[Erasure]:
-        """
-        Return records of *feed* in the order of the pages of their entries, at most *limit*.
+        """Return records of *feed* in the order of the pages of their entries, at most *limit*.
 
         Return only records after the one with the id *after*; with "", begin with the first.
         """
 
     def unfinished(self, feed: str) -> Sequence[Erasure]:
-        """
-        Return all records that are not in the phase DONE, in the same order.
+        """Return all records that are not in the phase DONE, in the same order.
 
         The cost must not grow with the number of records in the phase DONE.
         """
 
     def save(self, feed: str, erasure: Erasure) -> bool:
-        """
-        Store *erasure* with `version + 1` and return True if the stored version is its version.
+        """Store *erasure* with `version + 1` and return True if the stored version is its version.
 
         Otherwise return False. A record that does not exist has version 0.
         """
 
 
 class Ledger(Protocol):
-    """
-    The erasures of each feed that are not done, stored apart from the tables of the feed.
+    """The erasures of each feed that are not done, stored apart from the tables of the feed.
 
     After the tables were restored from a backup, the log may lack an erasure entry that it had. The
     ledger still has the erasure, so that it is requested again.
@@ -253,8 +244,7 @@ class Ledger(Protocol):
 
 
 class RewriteStore(Protocol):
-    """
-    The stored entries of a feed, of which an erasure removes content.
+    """The stored entries of a feed, of which an erasure removes content.
 
     Each method changes only a value that exists and is as it was read. It returns True if the new
     value is stored afterwards, by this call or an earlier one. All else that is stored with the
@@ -262,8 +252,7 @@ class RewriteStore(Protocol):
     """
 
     def rewrite_page(self, feed: str, page: Page, body: str | bytes) -> bool:
-        """
-        Replace the body of *page*, which was read from the log, with *body*.
+        """Replace the body of *page*, which was read from the log, with *body*.
 
         Return False if the page is missing, or has another body than *page* and *body*.
         """
@@ -274,8 +263,7 @@ class RewriteStore(Protocol):
         """Replace the body of the stored *removed*; the result is as for `rewrite_page`."""
 
     def rewrite_parked(self, feed: str, name: str, parked: Parked, changed: Parked) -> bool:
-        """
-        Replace the message *parked* of the consumer *name* with *changed*, which has the same id.
+        """Replace the message *parked* of the consumer *name* with *changed*, of the same id.
 
         The version of the consumer stays the same. Return False if the message is missing, or is
         neither *parked* nor *changed*.

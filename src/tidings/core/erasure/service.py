@@ -33,8 +33,7 @@ Status = Literal["done", "pending", "outside"]
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """
-    One location of the erased data.
+    """One location of the erased data.
 
     *status* is `done`, `pending` (until *until_ms*, or until the job has run if that is 0), or
     `outside` if Tidings cannot erase the data. *note* says in one sentence what that means.
@@ -51,8 +50,7 @@ class _ObjectMoved(TidingsError):
 
 
 class _LatestOperation(CurrentObjects):
-    """
-    The latest operation of the object *key*. It implements `Precondition` after `pin`.
+    """The latest operation of the object *key*. It implements `Precondition` after `pin`.
 
     *at* and *line* are the position and the line; *line* is "" if the object is unknown.
     """
@@ -77,8 +75,7 @@ class _LatestOperation(CurrentObjects):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasures:
-    """
-    The erasures of feeds, as clients request and see them. The caller has authorized the client.
+    """The erasures of feeds, as clients request and see them. The caller has authorized the client.
 
     *current* are the stores that have an object's latest operation. *archives* is True if the
     deployment has an archive, *has_file* if it has a database file of its own, which was rewritten
@@ -99,8 +96,7 @@ class Erasures:
     recovery_ms: int = 0
 
     def request(self, feed: str, entry: Entry, key: str | None = None) -> Erasure:
-        """
-        Append the erasure entry for *entry* and return the record of the erasure.
+        """Append the erasure entry for *entry* and return the record of the erasure.
 
         A repeated request with the same Idempotency-Key *key*, as `Allowed.namespaced_key` returns
         it, returns the record of the first request.
@@ -124,8 +120,7 @@ class Erasures:
         raise Unavailable(f"{feed}: the object kept changing; try again")
 
     def forget(self, feed: str, entry: Entry, deleted: tuple[int, int]) -> Erasure | None:
-        """
-        Append *entry* unless the object has changed since its deletion at the position *deleted*.
+        """Append *entry* unless the object has changed since its deletion at *deleted*.
 
         Return None if the object exists again, was deleted again, or is erased.
 
@@ -149,8 +144,7 @@ class Erasures:
         return erasure
 
     def request_again(self, feed: str) -> Sequence[Erasure]:
-        """
-        Request the erasures again that the ledger has and the log lacks; return the new records.
+        """Request the erasures again that the ledger has and the log lacks; return the new records.
 
         This is the case after the tables of the feed were restored from a backup. A copy receives
         the entries from its upstream, so nothing is requested for it.
@@ -169,8 +163,7 @@ class Erasures:
         return again
 
     def list(self, feed: str, after: str = "") -> Sequence[Erasure]:
-        """
-        Return the records of the erasures of *feed* after the id *after*, the oldest first.
+        """Return the records of the erasures of *feed* after the id *after*, the oldest first.
 
         Return at most `limits.ERASURES_LISTED` records.
         """

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 def admit(
     guard: Guard, directory: Directory, name: str, role: Role, given: Credential | None
 ) -> Allowed:
-    """
-    Return the rights of *given* for a request at the host about the feed *name*.
+    """Return the rights of *given* for a request at the host about the feed *name*.
 
     The caller needs *role* at the host. On an open host without a credential, the caller needs
     *role* on a feed that has credentials of its own, so that only its owner can delete it.

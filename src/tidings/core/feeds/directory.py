@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 
 class Directory:
-    """
-    The feeds of a host; implements `FeedNames`.
+    """The feeds of a host; implements `FeedNames`.
 
     The feeds *configured* exist without a record. A record is used for `limits.FEED_AGE_MS`,
     measured by *aging*, or until `forget`. A name without a record is cached, too. A server looks
@@ -34,8 +33,7 @@ class Directory:
         self._token = object()
 
     def key(self, name: str) -> str:
-        """
-        Return the key of the feed *name*.
+        """Return the key of the feed *name*.
 
         Raises:
             InvalidFeed, UnknownFeed, FeedDeleted: see `FeedNames`.
@@ -44,8 +42,7 @@ class Directory:
         return _existing(name, self.record(name)).key
 
     def find(self, name: str) -> str | None:
-        """
-        Return the key of the feed *name*; None if it does not exist.
+        """Return the key of the feed *name*; None if it does not exist.
 
         Raises:
             Unavailable: the store does not answer.
@@ -56,8 +53,7 @@ class Directory:
             return None
 
     def check(self, key: str) -> None:
-        """
-        Check that the feed with *key* still exists.
+        """Check that the feed with *key* still exists.
 
         If the cached record is older than the feed, read it again: another process may have created
         the feed a moment ago.
@@ -88,8 +84,7 @@ class Directory:
         return record is not None and not (record.is_live and record.key == key)
 
     def record(self, name: str) -> FeedRecord | None:
-        """
-        Return the record of *name* as it was in the last `limits.FEED_AGE_MS`.
+        """Return the record of *name* as it was in the last `limits.FEED_AGE_MS`.
 
         A configured feed without a record has a record with the version 0. Return None if the host
         never had a feed of that name.
@@ -139,8 +134,7 @@ class Directory:
 
 
 def _existing(name: str, record: FeedRecord | None) -> FeedRecord:
-    """
-    Return *record*, that of the feed *name*.
+    """Return *record*, that of the feed *name*.
 
     Raises:
         UnknownFeed: the record is None.

@@ -1,5 +1,4 @@
-"""
-The record of a feed name, and the ports for records and for the removal of a feed's data.
+"""The record of a feed name, and the ports for records and for the removal of a feed's data.
 
 A name has one record, with the state of its latest feed and the removals of earlier ones. One
 conditional write of the record therefore creates or deletes a feed. A feed that is only configured
@@ -23,8 +22,7 @@ TABLES_PENDING, TABLES_KEPT, TABLES_DROPPED = "pending", "kept", "dropped"
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """
-    The removal of the data of the deleted feed *number* of a name.
+    """The removal of the data of the deleted feed *number* of a name.
 
     *place* is the position in the current pass, as `FeedData.remove` returned it. *passes* counts
     complete passes: the second one removes what slow processes wrote during the first. *counts* has
@@ -49,8 +47,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class FeedRecord:
-    """
-    The feeds of one *name*. The latest one has the *number*, and exists if *is_live* is True.
+    """The feeds of one *name*. The latest one has the *number*, and exists if *is_live* is True.
 
     *created_ms*, *deleted_ms* and *by*, the principal of the last change, describe the latest feed.
     They are 0 and "" for a feed that was only configured. *last_page* is the highest page number of
@@ -108,16 +105,14 @@ class FeedStore(Protocol):
         """Return the records with a removal that is not done; an idle host pays one small read."""
 
     def save(self, record: FeedRecord) -> bool:
-        """
-        Write *record* if the stored version is `record.version`; return False otherwise.
+        """Write *record* if the stored version is `record.version`; return False otherwise.
 
         The new stored version is `record.version + 1`. A record that does not exist has version 0.
         """
 
 
 class Removed(NamedTuple):
-    """
-    The result of one call of `FeedData.remove`.
+    """The result of one call of `FeedData.remove`.
 
     *place* is the position to continue at, None at the end. *counts* has the number of items that
     were removed, by location.
@@ -131,8 +126,7 @@ class FeedData(Protocol):
     """The data that a host has of feeds, in one or several stores."""
 
     def remove(self, key: str, place: str, until_ms: int) -> Removed:
-        """
-        Remove data of the feed *key* in small steps, until there is none or until *until_ms*.
+        """Remove data of the feed *key* in small steps, until there is none or until *until_ms*.
 
         *place* is the position at which the previous call stopped, "" at first. A call may repeat
         the work of an earlier call that was killed. *until_ms* is a time of `Runtime.steady`. Each

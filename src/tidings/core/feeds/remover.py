@@ -1,5 +1,4 @@
-"""
-Remove the data of deleted feeds: the job, and a removal that spans several stores.
+"""Remove the data of deleted feeds: the job, and a removal that spans several stores.
 
 A process may still write to a deleted feed while it has a cached record, so the job removes twice:
 at once, and again after a pause. Every step can be repeated. The position is stored in the record,
@@ -27,8 +26,7 @@ PASSES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remover:
-    """
-    The job that removes the data of deleted feeds.
+    """The job that removes the data of deleted feeds.
 
     Only one process runs it at a time for a name; a second one repeats work, and loses the race to
     write the record. *overwrite* overwrites the free space of the database file after the last
@@ -45,8 +43,7 @@ class Remover:
     overwrite: Callable[[], bool] | None = None
 
     def run(self, until_ms: int) -> bool:
-        """
-        Work on all unfinished removals until *until_ms*, a time of the steady clock.
+        """Work on all unfinished removals until *until_ms*, a time of the steady clock.
 
         Return True if more can be done now. A removal that waits for its second pass or for the job
         of the lake needs another run later, see `waits`.
@@ -135,8 +132,7 @@ class FeedDataParts:
     parts: Sequence[FeedData]
 
     def remove(self, key: str, place: str, until_ms: int) -> Removed:
-        """
-        Continue in the part that *place* names by its index: `INDEX:PLACE`.
+        """Continue in the part that *place* names by its index: `INDEX:PLACE`.
 
         After each part, return, so that the position is stored.
         """

@@ -1,5 +1,4 @@
-"""
-Create, show, list and delete feeds.
+"""Create, show, list and delete feeds.
 
 A deletion is one write of the record; a job removes the data afterwards (`feeds.remover`). A feed
 that is created after a deletion has another key, and its log begins with a jump over all numbers
@@ -54,8 +53,7 @@ def _ignore(key: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feeds:
-    """
-    The service that creates and deletes the feeds of a host.
+    """The service that creates and deletes the feeds of a host.
 
     *users* returns what uses a feed. *on_created* and *on_deleted* are called with the key of a
     feed after the record was written, so that the host can start its work or end its readers, and
@@ -83,8 +81,7 @@ class Feeds:
     def create(
         self, name: str, settings: ProfileChange = keep, *, by: str = "", only_new: bool = False
     ) -> tuple[FeedRecord, bool]:
-        """
-        Create the feed *name* with *settings*, and return its record and True.
+        """Create the feed *name* with *settings*, and return its record and True.
 
         If the feed exists, apply *settings* to it, and return its record and False. A new feed
         begins with the settings of the host (`model.feeds.HOST`), without its credentials. *by* is
@@ -113,8 +110,7 @@ class Feeds:
         raise _contended(name)
 
     def show(self, name: str) -> FeedRecord:
-        """
-        Return the record of *name*, also of a deleted feed.
+        """Return the record of *name*, also of a deleted feed.
 
         Raises:
             InvalidFeed, UnknownFeed: the host never had such a feed.
@@ -131,8 +127,7 @@ class Feeds:
     def delete(
         self, name: str, *, confirm: str, force: bool = False, tables: bool = False, by: str = ""
     ) -> FeedRecord:
-        """
-        Delete the feed *name* and return its record; do nothing if it is deleted already.
+        """Delete the feed *name* and return its record; do nothing if it is deleted already.
 
         *confirm* must be equal to *name*. With *force*, delete the feed although it is used. With
         *tables*, the job of the lake also drops the feed's tables. *by* is the principal of the
@@ -219,8 +214,7 @@ class Feeds:
             self.directory.forget()
 
     def _last_page(self, record: FeedRecord) -> int | None:
-        """
-        Return the last page that a reader of an earlier feed of the name may know, None if none.
+        """Return the last page that a reader of an earlier feed of the name may know, None if none.
 
         After a restore, the host does not know the feeds that were created since the backup. So the
         numbers that the restore lost count for every name.
@@ -231,8 +225,7 @@ class Feeds:
         return max(record.last_page, restored)
 
     def _apply(self, key: str, settings: ProfileChange, last_page: int | None = None) -> None:
-        """
-        Apply *settings* to the profile of *key*.
+        """Apply *settings* to the profile of *key*.
 
         A profile that exists keeps its other fields: another request may have created the feed and
         its credentials in the meantime. *last_page* is the last page of the feeds before *key*.
@@ -248,8 +241,7 @@ class Feeds:
         change(self.profiles, key, made)
 
     def _skip(self, key: str, last_page: int) -> None:
-        """
-        Begin the log of *key* after all numbers that readers of earlier feeds may know.
+        """Begin the log of *key* after all numbers that readers of earlier feeds may know.
 
         The page is written before the counter is raised, so that a crash in between leaves no gap.
         If *last_page* is higher after a crash, because of a restore, a second empty page follows.
@@ -268,8 +260,7 @@ class Feeds:
 
 
 def jump_end(last_page: int) -> int:
-    """
-    Return the number of the first page of a feed, an empty one.
+    """Return the number of the first page of a feed, an empty one.
 
     *last_page* is the last page of the earlier feeds of the name. A process may write to a deleted
     feed while its cached record is valid; readers may then know higher numbers than *last_page*.

@@ -1,5 +1,4 @@
-"""
-Run followers. A follower is a reader of the log that handles each page and stores a checkpoint.
+"""Run followers. A follower is a reader of the log that handles each page and stores a checkpoint.
 
 A wake-up only requests a run of a follower and has no other content. A run takes the lease, reads
 the pages after the checkpoint, handles them in order, and moves the checkpoint. It does so in
@@ -45,16 +44,13 @@ _TAKE_ATTEMPTS = 3
 
 
 class Handler(Protocol):
-    """
-    The handler of a follower's pages. It must be idempotent, because pages may be delivered again.
-    """
+    """The handler of a follower's pages. It must be idempotent, as pages may come again."""
 
     @property
     def name(self) -> str: ...
 
     def begin(self, lease: Lease) -> int:
-        """
-        Return the page after which to resume; called once per run with the stored *lease*.
+        """Return the page after which to resume; called once per run with the stored *lease*.
 
         The result is the checkpoint of the lease, or a later page if the pages up to it can be
         skipped.
@@ -67,8 +63,7 @@ class Handler(Protocol):
         """Prepare a read after page *checkpoint*; return True if another call must prepare more."""
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
-        """
-        Handle *pages*, which follow the checkpoint without a hole; return how many were handled.
+        """Handle *pages*, which follow the checkpoint without a hole; return how many were handled.
 
         The next call in the run gets the remaining pages. If no page was handled and `prepare`
         returned False, the run ends, and the run of the next wake-up delivers the pages.
@@ -78,8 +73,7 @@ class Handler(Protocol):
         """React to a higher checkpoint; called each time that the checkpoint was moved."""
 
     def on_pages_lost(self, feed: str) -> bool:
-        """
-        Return True to resume after pages that are missing in the log, False to stop before them.
+        """Return True to resume after pages that are missing in the log, False to stop before them.
 
         This method is called again if the new checkpoint could not be stored.
         """
@@ -87,8 +81,7 @@ class Handler(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracingHandler:
-    """
-    A `Handler` that calls *handler*, and reports each page with a trace after it was handled.
+    """A `Handler` that calls *handler*, and reports each page with a trace after it was handled.
 
     It also reports the oldest page of a batch, with or without a trace, if this page was committed
     more than *late_ms* ago, because operators seldom know in advance which operation will be late.
@@ -156,8 +149,7 @@ def take_batch(
 def effective_checkpoints(
     checkpoints: Mapping[str, int], *, archives: bool, lanes: int = 1
 ) -> dict[str, int]:
-    """
-    Return the checkpoints of the followers in use, with 0 for one that has not run yet.
+    """Return the checkpoints of the followers in use, with 0 for one that has not run yet.
 
     *checkpoints* are the stored ones. A lane that has not run yet has no subscriptions, so it has
     the checkpoint of the first lane. The archive is left out unless *archives* is True, and a lane
@@ -173,17 +165,14 @@ def effective_checkpoints(
 
 
 def advance_lease(lease: Lease, pages: Sequence[Page]) -> Lease:
-    """
-    Return *lease* with the checkpoint and the operation count after *pages*.
-    """
+    """Return *lease* with the checkpoint and the operation count after *pages*."""
     operations = lease.operations + sum(len(page.lines) for page in pages)
     return replace(lease, checkpoint=pages[-1].number, operations=operations)
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerConfig:
-    """
-    The configuration of a follower.
+    """The configuration of a follower.
 
     *operations_max* is the maximum number of operations in a batch, *operations_first* the maximum
     in the first batch of a run. If *waits* is True, the follower waits at a hole. Otherwise the run
@@ -200,8 +189,7 @@ _DEFAULT_CONFIG = FollowerConfig()
 
 @dataclass(slots=True)
 class _Work:
-    """
-    The state of a run.
+    """The state of a run.
 
     *operations* is the maximum number of operations of the next turn, and *ahead* has the pages
     that were already read for that turn. *stored* is the lease in the store, or None while it is
@@ -223,8 +211,7 @@ class _Work:
             self.operations = min(self.operations_max, self.operations * 2)
 
     def keep(self, run: Run, count: int) -> None:
-        """
-        Keep the pages of *run* after the first *count* for the next turn.
+        """Keep the pages of *run* after the first *count* for the next turn.
 
         Keep these pages only if they are too many for the next turn. Otherwise the next turn reads
         the log, which may have further pages.
@@ -250,8 +237,7 @@ class Follower:
         observation: Observation | None = None,
         exists: Callable[[str], bool] | None = None,
     ) -> Served:
-        """
-        Run for *feeds* in one invocation; wake the follower for each feed that was not begun.
+        """Run for *feeds* in one invocation; wake the follower for each feed that was not begun.
 
         If *exists* is given, leave out the feeds for which it returns False.
         """
@@ -272,8 +258,7 @@ class Follower:
         observation: Observation | None = None,
         until_ms: int | None = None,
     ) -> int:
-        """
-        Handle the available pages, and return how far the checkpoint has moved.
+        """Handle the available pages, and return how far the checkpoint has moved.
 
         End at *until_ms* on the clock `Runtime.steady`. With an *observation* of a late lease,
         continue to observe the lease, or take it over.
@@ -315,8 +300,7 @@ class Follower:
         return lease.checkpoint - first
 
     def _abandon(self, work: _Work) -> None:
-        """
-        Release the lease after an error, so that the next holder need not observe it first.
+        """Release the lease after an error, so that the next holder need not observe it first.
 
         A late write of this run is harmless. Keep the lease if it is uncertain which checkpoint is
         stored, because a release writes the checkpoint and might move it back.
@@ -346,8 +330,7 @@ class Follower:
         return None
 
     def _mark(self, lease: Lease) -> bool:
-        """
-        Leave a mark and return True; return False if the lease has been released.
+        """Leave a mark and return True; return False if the lease has been released.
 
         If the holder is late and no process observes the lease, start an observation.
         """
@@ -358,8 +341,7 @@ class Follower:
         return before is not None
 
     def _look_on(self, lease: Lease, seen: Observation) -> None:
-        """
-        Sleep, then wake the next process with the longer observation.
+        """Sleep, then wake the next process with the longer observation.
 
         The next process reads the lease and notices if it was renewed in the meantime.
         """
@@ -368,8 +350,7 @@ class Follower:
         self.waker.wake(lease.feed, lease.name, longer)
 
     def _turn(self, lease: Lease, handler: Handler, work: _Work) -> tuple[Lease, bool]:
-        """
-        Handle the next pages and store the result; return the lease, and True to end the run.
+        """Handle the next pages and store the result; return the lease, and True to end the run.
 
         Read no pages if the previous turn has kept some, see `_Work.keep`.
         """
@@ -415,8 +396,7 @@ class Follower:
         return lease
 
     def _fell_off(self, lease: Lease, run: Run, handler: Handler, work: _Work) -> Lease:
-        """
-        Skip missing pages if the handler allows it, otherwise raise `FellOff`.
+        """Skip missing pages if the handler allows it, otherwise raise `FellOff`.
 
         Count the loss, unless the follower is new and skips the missing pages.
         """

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """
-    The result of an invocation.
+    """The result of an invocation.
 
     *failed* has the error of each feed that could not be served. *left* are the feeds that were not
     started before the deadline.
@@ -31,8 +30,7 @@ class Served:
         return frozenset((*self.failed, *self.left))
 
     def raise_mistakes(self) -> None:
-        """
-        Raise the errors that are bugs: all errors except `TidingsError`.
+        """Raise the errors that are bugs: all errors except `TidingsError`.
 
         Raises:
             Exception: the error, or a group of several errors; a note of each error names its feed.
@@ -47,8 +45,7 @@ class Served:
 def serve(
     feeds: Iterable[str], run: Callable[[str, int], object], *, clock: Clock, run_ms: int
 ) -> Served:
-    """
-    Call *run* for each feed, with the same deadline for all feeds: *run_ms* from now.
+    """Call *run* for each feed, with the same deadline for all feeds: *run_ms* from now.
 
     No feed except the first is started after the deadline.
     """
@@ -66,9 +63,7 @@ def serve(
 
 
 def in_turn(feeds: Iterable[str], turn: int) -> Sequence[str]:
-    """
-    Return *feeds* in order, beginning with another feed each *turn*, so that no feed starves.
-    """
+    """Return *feeds* in order, beginning with another feed each *turn*, so that no feed starves."""
     ordered = sorted(feeds)
     first = turn % len(ordered) if ordered else 0
     return ordered[first:] + ordered[:first]

@@ -1,5 +1,4 @@
-"""
-The lease of a follower. Only the holder of the lease may handle the pages after the checkpoint.
+"""The lease of a follower. Only the holder of the lease may handle the pages after the checkpoint.
 
 The expiry of a lease is not decided by comparing the clocks of two processes. A process that cannot
 take the lease observes it instead. Each renewal increments a counter, so two reads of the same
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """
-    The lease on the follower *name* of *feed*.
+    """The lease on the follower *name* of *feed*.
 
     *fence* increases with each holder, *beat* with each renewal. Another process that wants to run
     the follower leaves a mark, and the holder then looks for new pages before it releases the
@@ -53,8 +51,7 @@ class Lease:
         return self.owner != "" and self.expires_ms > now_ms
 
     def is_late(self, now_ms: int) -> bool:
-        """
-        Return True if a renewal seems late, so that another process should observe the lease.
+        """Return True if a renewal seems late, so that another process should observe the lease.
 
         If the last renewal is too far in the future, a clock is wrong, so the lease counts as late.
         """
@@ -63,8 +60,7 @@ class Lease:
         return self.owner != "" and not recent
 
     def next_look(self, now_ms: int) -> str:
-        """
-        Return the name of an observation that may begin now: the fence, the beat and the minute.
+        """Return the name of an observation that may begin now: the fence, the beat and the minute.
 
         Return "" if the holder is not late, or if an observation has begun in this minute or a
         later one. A later minute is from a process with a clock that is ahead. It also prevents an
@@ -80,8 +76,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """
-    The observation that the lease with this *fence* and *beat* has been unchanged for *ms*.
+    """The observation that the lease with this *fence* and *beat* has been unchanged for *ms*.
 
     Each observing process adds the time that it slept, and passes the observation to the next
     process with a wake-up. The delivery time of the wake-up does not count.
@@ -97,9 +92,7 @@ class Observation:
 
     @property
     def is_long_enough(self) -> bool:
-        """
-        Return True if the holder has ended. A takeover still checks that the lease is unchanged.
-        """
+        """Return True if the holder has ended. A takeover checks that it is unchanged."""
         return self.ms >= limits.LEASE_MS
 
 
@@ -109,32 +102,28 @@ class FollowerStore(Checkpoints, Protocol):
     def take(
         self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None
     ) -> Lease:
-        """
-        Take the lease if it is free, or if it is unchanged since the observation *over*.
+        """Take the lease if it is free, or if it is unchanged since the observation *over*.
 
         Taking the lease increases the fence by one. Return the lease that is stored afterwards. The
         call has taken the lease if the owner of the returned lease is *owner*.
         """
 
     def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
-        """
-        Leave a mark for the holder of the lease; return the `look` that was stored until now.
+        """Leave a mark for the holder of the lease; return the `look` that was stored until now.
 
         If *look* is not empty, store *look*, so that other processes do not begin an observation.
         If the lease is free, return None and leave no mark.
         """
 
     def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
-        """
-        Move the checkpoint, store `lease.operations` and `lease.note` with it, and renew the lease.
+        """Move the checkpoint, store `lease.operations` and `lease.note` with it; renew it.
 
         Raises:
             LeaseLost: the fence has changed. Nothing was written.
         """
 
     def release(self, lease: Lease, *, force: bool = False) -> bool:
-        """
-        Store checkpoint, operations and note, and release the lease unless it has a new mark.
+        """Store checkpoint, operations and note, and release the lease unless it has a new mark.
 
         Return True if the lease is released, or was lost before. If the stored lease has more marks
         than `lease.marks`, write nothing, keep the lease and return False. With *force*, release
@@ -149,14 +138,11 @@ class Waker(Protocol):
     """A way to wake a function without waiting for it."""
 
     def wake(self, feed: str, follower: str, observation: Observation | None = None) -> None:
-        """
-        Request a run of the follower; the request may be lost, repeated or late.
+        """Request a run of the follower; the request may be lost, repeated or late.
 
         With an *observation*, the run continues to observe a lease, and takes the lease over if its
         holder has ended.
         """
 
     def replay(self, connection_id: str) -> None:
-        """
-        Request a run of the replay of a connection; the request may be lost, repeated or late.
-        """
+        """Request a run of the replay of a connection; it may be lost, repeated or late."""

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """
-    An attempt to send the message *id*, which began at *at_ms* and took *took_ms*.
+    """An attempt to send the message *id*, which began at *at_ms* and took *took_ms*.
 
     *number* counts the attempts of the message, from 1. *status* is that of the response, or 0;
     *error* says why the message was not accepted, or is "". It has no part of the webhook's URL.
@@ -31,8 +30,7 @@ class Attempt:
 
 
 class AttemptLog:
-    """
-    The last `limits.WEBHOOK_ATTEMPTS_KEPT` attempts of each webhook since *since_ms*.
+    """The last `limits.WEBHOOK_ATTEMPTS_KEPT` attempts of each webhook since *since_ms*.
 
     At most `limits.WEBHOOK_LOGS_MAX` webhooks have attempts; those without attempts for the longest
     time are dropped. Threads may share the log; no lock is needed, because each operation is

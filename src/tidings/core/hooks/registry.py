@@ -47,8 +47,7 @@ class Registry:
         return _parse(self.documents.operator_document(feed, _DOCUMENT).text)
 
     def webhook(self, feed: str, name: str) -> Webhook:
-        """
-        Return the webhook *name*.
+        """Return the webhook *name*.
 
         Raises:
             UnknownWebhook: the feed has no such webhook.
@@ -56,8 +55,7 @@ class Registry:
         return _one_of(self.all(feed), name)
 
     def change(self, feed: str, change: Callable[[Named], Named]) -> Named:
-        """
-        Apply *change* to the stored webhooks and return the result; retry after concurrent writes.
+        """Apply *change* to the stored webhooks return the result; retry on concurrent writes.
 
         Raises:
             Unavailable: other processes kept writing.
@@ -72,8 +70,7 @@ class Registry:
 
 @dataclass(frozen=True, slots=True)
 class WebhookAdmin:
-    """
-    The operator's actions on webhooks. For other actions, use the named consumer of the webhook.
+    """The operator's actions on webhooks. For other actions, use the named consumer of the webhook.
 
     *random* returns the given number of unpredictable bytes. *private* is True if the deployment
     calls webhooks at private addresses. *attempts* has the last attempts of each webhook.
@@ -95,8 +92,7 @@ class WebhookAdmin:
         *,
         only_new: bool = False,
     ) -> tuple[Webhook, str]:
-        """
-        Create or change a webhook; return the webhook and its new secret, "" for a changed webhook.
+        """Create or change a webhook; return the webhook and its new secret, "" for a change.
 
         An existing webhook gets the fields of *given* and the filter *wanted*, and keeps its
         position and its secret. A new webhook begins at the position in the field `from`: `now`,
@@ -138,8 +134,7 @@ class WebhookAdmin:
         return made, fresh if made.secrets == secrets else ""
 
     def _check_free(self, feed: str, name: str) -> None:
-        """
-        Check that *name* already is a webhook, or can become one.
+        """Check that *name* already is a webhook, or can become one.
 
         Raises:
             InvalidWebhook: *name* is a consumer without a webhook.
@@ -152,8 +147,7 @@ class WebhookAdmin:
         self.consumers.check_room(feed)
 
     def rotate(self, feed: str, name: str, given: Mapping[str, Any]) -> str:
-        """
-        Store and return a new secret. The old secret also signs for `limits.WEBHOOK_ROTATION_MS`.
+        """Store and return a new secret. The old one also signs for `limits.WEBHOOK_ROTATION_MS`.
 
         Raises:
             UnknownWebhook, InvalidWebhook: nothing was changed.
@@ -167,8 +161,7 @@ class WebhookAdmin:
         return fresh
 
     def remove(self, feed: str, name: str, why: Reason) -> None:
-        """
-        Delete the webhook, its consumer and its parked messages.
+        """Delete the webhook, its consumer and its parked messages.
 
         Raises:
             UnknownWebhook: the feed has no such webhook.
@@ -184,8 +177,7 @@ class WebhookAdmin:
         self.attempts.forget(feed, name)
 
     def last_attempts(self, feed: str, name: str) -> list[Attempt]:
-        """
-        Return the last attempts of the webhook *name*, the latest first.
+        """Return the last attempts of the webhook *name*, the latest first.
 
         Raises:
             UnknownWebhook: the feed has no such webhook.

@@ -1,5 +1,4 @@
-"""
-Webhooks and their delivery by a worker, with the signatures of Standard Webhooks.
+"""Webhooks and their delivery by a worker, with the signatures of Standard Webhooks.
 
 Messages of different objects are sent in parallel, and messages of one object one after the other.
 If the endpoint does not accept a message, no further messages are sent to it. This message is sent
@@ -79,8 +78,7 @@ REFUSED_ADDRESS = (
 
 
 def may_be_called(url: str, *, private: bool) -> bool:
-    """
-    Return False if the server never calls *url*, because of the IP address in it.
+    """Return False if the server never calls *url*, because of the IP address in it.
 
     The addresses of a name are only known when the webhook is called, except for `localhost`.
     *private* allows private addresses, see `may_call`.
@@ -95,8 +93,7 @@ def may_be_called(url: str, *, private: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """
-    A secret for signatures. *text* is the secret as the owner of the endpoint stores it.
+    """A secret for signatures. *text* is the secret as the owner of the endpoint stores it.
 
     The secret signs until *until_ms*, which is 0 for the current secret.
     """
@@ -107,8 +104,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """
-    An endpoint that receives the messages of the consumer *name*.
+    """An endpoint that receives the messages of the consumer *name*.
 
     A message is parked after *attempts* attempts.
     """
@@ -136,8 +132,7 @@ class Webhook:
         }
 
     def rotate(self, secret: str, now_ms: int) -> Webhook:
-        """
-        Return the webhook with the new *secret*.
+        """Return the webhook with the new *secret*.
 
         The previous secret also signs for `limits.WEBHOOK_ROTATION_MS`; earlier secrets do not. A
         rotation to the current secret, such as a repeated one, changes nothing.
@@ -160,8 +155,7 @@ def secret_of(key: bytes) -> str:
 
 
 def checked_secret(given: object) -> str:
-    """
-    Return *given* if it is a secret of Standard Webhooks.
+    """Return *given* if it is a secret of Standard Webhooks.
 
     Raises:
         InvalidWebhook: *given* is not a secret. The error does not contain it.
@@ -175,8 +169,7 @@ def checked_secret(given: object) -> str:
 
 
 def webhook_from(name: str, given: Mapping[str, object], secrets: tuple[Secret, ...]) -> Webhook:
-    """
-    Return the webhook *name* with the fields `url`, `format` and `attempts` of *given*.
+    """Return the webhook *name* with the fields `url`, `format` and `attempts` of *given*.
 
     Raises:
         InvalidWebhook: a field breaks its rule.
@@ -212,8 +205,7 @@ _GONE = 410
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookDelivery:
-    """
-    The worker that sends due messages to webhooks.
+    """The worker that sends due messages to webhooks.
 
     *worker* is the name under which it takes leases; no other process may use that name. The
     worker adds each attempt to *attempts*.
@@ -228,8 +220,7 @@ class WebhookDelivery:
     attempts: AttemptLog
 
     def run(self, feed: str, hook: Webhook, *, look: bool) -> int | None:
-        """
-        Send due messages to *hook* for at most `limits.WEBHOOK_TURN_MS`.
+        """Send due messages to *hook* for at most `limits.WEBHOOK_TURN_MS`.
 
         Return the time of the next run in ms since 1970, or None if the next page or an action of
         an operator starts the next run. With *look*, also move the consumer's position past entries
@@ -311,8 +302,7 @@ class WebhookDelivery:
         return self.clock()
 
     def _batch(self, held: Consumer) -> list[Entry]:
-        """
-        Return the messages to send in parallel, at most one per object.
+        """Return the messages to send in parallel, at most one per object.
 
         An entry up to `held.single` may have been sent before, and is sent alone.
         """

@@ -42,8 +42,7 @@ _PRINTABLE = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}",
 
 
 class Request(NamedTuple):
-    """
-    A producer's request.
+    """A producer's request.
 
     *key* is the Idempotency-Key, and *credential* the producer's credential. Each is None if the
     request does not have it. *trace* is the result of `tracing.parse_trace_headers`. *late* is a
@@ -72,8 +71,7 @@ def _operations(feed: str, body: bytes, content_type: str, now_ms: int) -> list[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingester:
-    """
-    A service that appends the operations of producers' requests.
+    """A service that appends the operations of producers' requests.
 
     *required* returns the precondition for a restricted producer. *lines* parses a body.
     """
@@ -88,8 +86,7 @@ class Ingester:
     tracer: Tracer = field(default_factory=disabled_tracer)
 
     def accept(self, request: Request) -> list[str]:
-        """
-        Append the operations of *request* and return their event ids, in order.
+        """Append the operations of *request* and return their event ids, in order.
 
         Return no ids if `request.ids` is False.
 
@@ -146,8 +143,7 @@ def append_lines(
     own: str | None,
     required: Precondition | None = None,
 ) -> Page:
-    """
-    Append *lines* as a page and return the page; if it was appended before, return that page.
+    """Append *lines* as a page and return the page; if it was appended before, return that page.
 
     *own* is the Idempotency-Key as `Allowed.namespaced_key` returns it, or None. An earlier request
     with *own* may have appended the page; its body must have been the same *body*.
@@ -166,8 +162,7 @@ def append_lines(
 
 
 def check_within(allowed: Allowed, lines: Sequence[str]) -> None:
-    """
-    Check that each of *lines* is within the bound of *allowed*.
+    """Check that each of *lines* is within the bound of *allowed*.
 
     Raises:
         OutsideKey: a line is outside the bound; the error names the first such line.
@@ -181,8 +176,7 @@ def check_within(allowed: Allowed, lines: Sequence[str]) -> None:
 
 
 def check_key(key: str) -> str:
-    """
-    Return *key* if it is a valid Idempotency-Key.
+    """Return *key* if it is a valid Idempotency-Key.
 
     Raises:
         InvalidKey: *key* is not valid.

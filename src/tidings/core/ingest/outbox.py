@@ -1,5 +1,4 @@
-"""
-The outbox: messages that other applications write in one transaction with their own tables.
+"""The outbox: messages that other applications write in one transaction with their own tables.
 
 The forwarder appends each message to the log, with the id of the message as the idempotency key
 (`Appender.append_once`), so that a retry does not append the message again. A message is deleted
@@ -31,8 +30,7 @@ _MS_DIGITS = 13  # the length of a time in milliseconds since 1970, until the ye
 
 @dataclass(frozen=True, slots=True)
 class OutboxMessage:
-    """
-    A message. Its *kind* selects the parser of its *body*, which is NDJSON.
+    """A message. Its *kind* selects the parser of its *body*, which is NDJSON.
 
     Messages are appended in the order of their ids.
     """
@@ -43,9 +41,7 @@ class OutboxMessage:
 
     @property
     def at_ms(self) -> int:
-        """
-        Return the time of the message in ms since 1970, from its id; 0 for an id without a time.
-        """
+        """Return a message's time in ms since 1970, from its id; 0 for an id without a time."""
         digits = self.id.partition("-")[0]
         return int(digits) if digits.isdecimal() and len(digits) == _MS_DIGITS else 0
 
@@ -73,8 +69,7 @@ class Forwarder:
     runtime: Runtime
 
     def run(self, feed: str, until_ms: int | None = None) -> int:
-        """
-        Append the pending messages of *feed*; return how many messages were handled.
+        """Append the pending messages of *feed*; return how many messages were handled.
 
         End at *until_ms* on the clock `Runtime.steady`, or after `limits.FORWARD_RUN_MS` if
         *until_ms* is None.

@@ -1,5 +1,4 @@
-"""
-Table captures, which convert each write to a table of another application into operations.
+"""Table captures, which convert each write to a table of another application into operations.
 
 A write is reported with the attributes of the item before the write and after it, and with the
 attributes of the item's key. The owner of the table describes its objects with templates for type,
@@ -40,8 +39,7 @@ _REQUIRED = ("type", "id")
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """
-    A write of one item at the time *at_ms*. *event* is `insert`, `update` or `delete`.
+    """A write of one item at the time *at_ms*. *event* is `insert`, `update` or `delete`.
 
     *before* is empty for an insert, and *after* for a delete. Both may be empty if the table's
     stream does not contain them. *id* is the same each time that this write is reported.
@@ -57,8 +55,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """
-    The description of a table's objects. *type*, *id* and each of *parents* are templates.
+    """The description of a table's objects. *type*, *id* and each of *parents* are templates.
 
     *timestamp* is the name of the attribute that has the timestamp, or "". An id is built from the
     attributes of the key only, so that an item is always the same object.
@@ -71,8 +68,7 @@ class Capture:
     timestamp: str = ""
 
     def lines_of(self, write: Write) -> list[str]:
-        """
-        Return the line of the log for *write*, or the lines of a delete and an insert.
+        """Return the line of the log for *write*, or the lines of a delete and an insert.
 
         There are two lines if the write changed the object's type.
 
@@ -107,8 +103,7 @@ class Capture:
 
 
 def parse(text: str) -> Capture:
-    """
-    Parse a capture from a JSON object.
+    """Parse a capture from a JSON object.
 
     Raises:
         InvalidSetting: *text* is not a valid capture.
@@ -150,8 +145,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _texts(template: str, attributes: Attributes) -> list[str]:
-    """
-    Return *template* filled with each combination of its attributes' values.
+    """Return *template* filled with each combination of its attributes' values.
 
     Return [] if an attribute is missing or has no values.
     """
@@ -176,8 +170,7 @@ def _one(template: str, attributes: Attributes, field: str) -> str:
 
 
 def _can_be_split(template: str, attributes: Attributes) -> bool:
-    """
-    Return True if the filled *template* can be split into the values of its attributes again.
+    """Return True if the filled *template* can be split into the values of its attributes again.
 
     The filled template can be split if no value contains the text that follows its placeholder.
     Otherwise two items could become one object.
@@ -208,8 +201,7 @@ class _Captured:
 
 @dataclass(frozen=True, slots=True)
 class Capturer:
-    """
-    A worker that appends the writes of a table.
+    """A worker that appends the writes of a table.
 
     *outbox* stores the writes that cannot become operations, for an operator to inspect.
     """
@@ -220,8 +212,7 @@ class Capturer:
     count: Count
 
     def run(self, writes: Sequence[Write]) -> None:
-        """
-        Append the operations for *writes* in order, and each of them only once.
+        """Append the operations for *writes* in order, and each of them only once.
 
         Raises:
             Unavailable: a store did not answer; the caller may pass the same writes again.
@@ -231,8 +222,7 @@ class Capturer:
             left = left[self._append(left) :]
 
     def _append(self, left: Sequence[_Captured]) -> int:
-        """
-        Append the first writes of *left* as a page; return how many of *left* are in the page.
+        """Append the first writes of *left* as a page; return how many of *left* are in the page.
 
         If an earlier run has appended the first write already, count the writes of *left* that are
         in the page of that run. The result is at least 1.

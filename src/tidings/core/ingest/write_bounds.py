@@ -1,5 +1,4 @@
-"""
-Check that a restricted producer changes only objects that are within its bound.
+"""Check that a restricted producer changes only objects that are within its bound.
 
 The bound of a producer is the part of the feed to which its key is restricted. A producer with a
 key that is restricted by parents could name its own parent in an operation on any object. Therefore
@@ -46,8 +45,7 @@ class ParentBoundCheck:
     sleep: Sleep
 
     def __call__(self, feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
-        """
-        Return a precondition if the key is restricted by parents, else None.
+        """Return a precondition if the key is restricted by parents, else None.
 
         The caller has checked the types and parents of *lines*. The type is part of an object's
         identity, so only the stored parents of the object can be outside the bound.
@@ -58,8 +56,7 @@ class ParentBoundCheck:
 
 
 class CurrentObjects:
-    """
-    The latest operations of the objects *keys* of *feed*, read from the state and then the log.
+    """The latest operations of the objects *keys* of *feed*, read from the state and then the log.
 
     A subclass implements `Precondition`: its `_see` receives each operation of the objects, and its
     `_decide` raises an error if the condition does not hold.
@@ -70,8 +67,7 @@ class CurrentObjects:
         self._page: int | None = None  # the last page that was read
 
     def read(self) -> None:
-        """
-        Read up to the end of the log, or to the first hole.
+        """Read up to the end of the log, or to the first hole.
 
         Raises:
             Unavailable: pages after the state's checkpoint are gone.
@@ -92,8 +88,7 @@ class CurrentObjects:
         raise Unavailable(f"{self._feed}: a page before {number} was not written yet")
 
     def _read_on(self) -> bool:
-        """
-        Read the rows at the first call, and pages at each call; return True if more may follow.
+        """Read the rows at the first call, and pages at each call; return True if more may follow.
 
         Read the checkpoint before the rows, so that the rows contain all pages up to it.
         """
@@ -113,8 +108,7 @@ class CurrentObjects:
         return run.more
 
     def _see(self, key: str, line: str, at: tuple[int, int]) -> None:
-        """
-        Receive *line*, the operation at the position *at* of the object *key*.
+        """Receive *line*, the operation at the position *at* of the object *key*.
 
         A row may already contain an operation of the pages that are read after the row. Those pages
         then repeat the operation, and the object's last operation is the same.

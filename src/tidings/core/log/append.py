@@ -1,5 +1,4 @@
-"""
-Append pages: take a number, write the page with that number, and only then acknowledge.
+"""Append pages: take a number, write the page with that number, and only then acknowledge.
 
 A store with transactions takes the number and writes the page in one transaction
 (`LogStore.together`). With any other store a writer may crash between these two steps. Followers
@@ -33,15 +32,13 @@ class ClaimStore(Protocol):
         """Return the claim on *key* that has not expired, or None."""
 
     def claim(self, feed: str, claim: Claim, *, now_ms: int) -> Claim:
-        """
-        Write *claim* unless its key has a claim that has not expired.
+        """Write *claim* unless its key has a claim that has not expired.
 
         Return the claim that is stored afterwards.
         """
 
     def move(self, feed: str, claim: Claim, page: int) -> Claim:
-        """
-        Move the stored claim to *page* if it still has the page of *claim*.
+        """Move the stored claim to *page* if it still has the page of *claim*.
 
         Return the claim that is stored afterwards.
         """
@@ -49,8 +46,7 @@ class ClaimStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """
-    The claim of a request on its Idempotency-Key *key*.
+    """The claim of a request on its Idempotency-Key *key*.
 
     *fingerprint* identifies the content of the request. *page* is the number of its page, and
     *append_id* is stored with that page. The claim is written before the page. A request and a
@@ -69,16 +65,14 @@ class Precondition(Protocol):
     """A condition that must hold when a page is appended."""
 
     def check(self) -> None:
-        """
-        Check the condition against the part of the log that can be read now.
+        """Check the condition against the part of the log that can be read now.
 
         Raises:
             Rejected: the condition does not hold.
         """
 
     def check_before(self, number: int) -> None:
-        """
-        Check the condition against all pages below *number*, a number that the caller has taken.
+        """Check the condition against all pages below *number*, a number that the caller has taken.
 
         Raises:
             Rejected: the condition does not hold.
@@ -92,8 +86,7 @@ def every_feed(feed: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appender:
-    """
-    The writer of pages to the logs of feeds.
+    """The writer of pages to the logs of feeds.
 
     *page_ms* is the lifetime with which a page is written. *check_writable* raises `Chained` for a
     chained feed.
@@ -113,8 +106,7 @@ class Appender:
         required: Precondition | None = None,
         trace: str = "",
     ) -> Page:
-        """
-        Append *lines* as one page, which is durable when the call returns.
+        """Append *lines* as one page, which is durable when the call returns.
 
         *trace* is stored with the page (`Page.trace`).
 
@@ -150,8 +142,7 @@ class Appender:
         required: Precondition | None = None,
         trace: str = "",
     ) -> Page:
-        """
-        Append *lines* unless an earlier request with this *key* has appended a page.
+        """Append *lines* unless an earlier request with this *key* has appended a page.
 
         Return the page that is in the log. *trace* is stored only if this call writes the page.
 
@@ -191,9 +182,7 @@ class Appender:
         required: Precondition | None = None,
         trace: str = "",
     ) -> Page:
-        """
-        Write the page of *claim*. If its number has a filler, move *claim* to a new page and retry.
-        """
+        """Write the page of *claim*. If its number has a filler, retry with a new page."""
         for _ in range(limits.APPEND_ATTEMPTS_MAX):
             if required and not self._is_there(feed, claim.page):
                 self._check_before(feed, claim.page, required)
@@ -217,8 +206,7 @@ class Appender:
         return bool(pages) and pages[0].first <= number < pages[0].number
 
     def _is_there(self, feed: str, number: int) -> bool:
-        """
-        Return True if page *number* exists, so that the precondition need not be checked again.
+        """Return True if page *number* exists, so that the precondition need not be checked again.
 
         The page is either that of this request, for which the precondition held, or a filler.
         In the latter case the page of this request cannot be written at *number*.
@@ -227,9 +215,7 @@ class Appender:
         return bool(pages) and pages[0].number == number
 
     def _check_before(self, feed: str, number: int, required: Precondition | None) -> None:
-        """
-        Check *required* against all pages below *number*. If that fails, fill *number* and raise.
-        """
+        """Check *required* against pages below *number*. If that fails, fill *number* and raise."""
         if required is None:
             return
         try:
@@ -239,9 +225,7 @@ class Appender:
             raise
 
     def _give_back(self, feed: str, number: int, claim: Claim) -> None:
-        """
-        Fill *number* if *claim* has another page, because another request with the key was first.
-        """
+        """Fill *number* if *claim* has another page, as another request with the key won."""
         if claim.page != number:
             self._close(feed, number)
 

@@ -1,5 +1,4 @@
-"""
-The feeds that the sweep visits. A feed without work costs nothing.
+"""The feeds that the sweep visits. A feed without work costs nothing.
 
 A feed becomes due when a number of its log is taken, and when an operator changes its profile, a
 document or a consumer. The stores that a host provides mark the feed then. A feed also becomes due
@@ -19,8 +18,7 @@ NEXT_SWEEP = 0
 
 
 class Due(NamedTuple):
-    """
-    A feed to visit, because it was marked or because of the time *at_ms*, 0 for a mark.
+    """A feed to visit, because it was marked or because of the time *at_ms*, 0 for a mark.
 
     *version* changes if the feed is marked during the visit.
     """
@@ -31,8 +29,7 @@ class Due(NamedTuple):
 
 
 class DueFeeds(Protocol):
-    """
-    The feeds to visit, each with the time at which it becomes due.
+    """The feeds to visit, each with the time at which it becomes due.
 
     A mark is stored before, or together with, the change that needs a visit: a crash leaves no page
     of a feed that is not due. The cost of `due` does not grow with the number of other feeds.
@@ -45,8 +42,7 @@ class DueFeeds(Protocol):
         """Return the feeds that are due at *now_ms*, strongly consistent."""
 
     def settle(self, due: Due, next_ms: int | None, *, head: int) -> bool:
-        """
-        End a visit: the feed becomes due again at *next_ms*; if this is None, by a mark only.
+        """End a visit: the feed becomes due again at *next_ms*; if this is None, by a mark only.
 
         Return False and change nothing if the feed was marked after `due` returned *due*, or if a
         number after *head* was taken.

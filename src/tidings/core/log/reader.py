@@ -1,5 +1,4 @@
-"""
-Read the log up to its first hole, and decide what a missing page number means.
+"""Read the log up to its first hole, and decide what a missing page number means.
 
 A missing number at or above the floor usually belongs to a page in flight, that is, a page that its
 writer is about to write. Readers therefore stop before the number. If the next page in the log is
@@ -55,8 +54,7 @@ class PagesLost(TidingsError):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """
-    Pages that follow each other without a hole.
+    """Pages that follow each other without a hole.
 
     *waiting* is True if a hole follows the pages. *trimmed* is True if the next page was trimmed;
     *floor* is then the floor of the log. *more* is True if the read stopped early, so that more
@@ -71,8 +69,7 @@ class Run:
 
 
 def is_beyond(log: LogStore, feed: str, page: int, *, chained: bool) -> bool:
-    """
-    Return True if *feed* had *page* and lost it, because its log has never assigned this number.
+    """Return True if *feed* had *page* and lost it, because its log has never assigned this number.
 
     A *chained* feed may still copy the page from its upstream (PROTOCOL 5.9).
     """
@@ -91,8 +88,7 @@ def contiguous(pages: Sequence[Page], after: int) -> int:
 def classify_gap(
     missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int, expiring_ms: int
 ) -> Gap:
-    """
-    Return why page *missing* is not in the log.
+    """Return why page *missing* is not in the log.
 
     *beyond* is the next page in the log, and *handled* the last page that a follower has handled.
     *expiring_ms* is the time by the clock that decides when pages expire.
@@ -108,8 +104,7 @@ def classify_gap(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """
-    A reader of the log, without write access.
+    """A reader of the log, without write access.
 
     *checkpoints* show which pages existed, because a follower handles only pages that exist.
     *expiring* is the clock that decides when pages expire; if it is None, *clock* decides. *ends*
@@ -124,8 +119,7 @@ class Reader:
     ends: dict[str, int] = field(default_factory=Newest)
 
     def read(self, feed: str, after: int, limit: int | None = None) -> Run:
-        """
-        Return the pages after page *after* up to the first hole.
+        """Return the pages after page *after* up to the first hole.
 
         Raises:
             PagesLost: the next page is lost.
@@ -141,8 +135,7 @@ class Reader:
         return self._read(feed, after, limit, pages)
 
     def _is_near(self, feed: str, after: int, limit: int | None) -> bool:
-        """
-        Return True if the read is to be strongly consistent.
+        """Return True if the read is to be strongly consistent.
 
         This is the case if the read begins close to the end of the log, or is so small that
         eventual consistency saves nothing.
@@ -152,8 +145,7 @@ class Reader:
         return feed in self.ends and abs(after - self.ends[feed]) <= limits.NEAR_PAGES
 
     def _read(self, feed: str, after: int, limit: int | None, known: list[Page]) -> Run:
-        """
-        Read as `read` does, but strongly consistently.
+        """Read as `read` does, but strongly consistently.
 
         The pages *known* follow page *after* and were read already. The result begins with these
         pages.
@@ -183,8 +175,7 @@ class Reader:
             self.ends[feed] = end
 
     def read_until(self, feed: str, after: int, until: int) -> Run:
-        """
-        Return the pages after page *after* up to page *until*.
+        """Return the pages after page *after* up to page *until*.
 
         Raises:
             PagesLost: see `read`.
@@ -202,8 +193,7 @@ class Reader:
             return Run([], trimmed=True, floor=lost.beyond)
 
     def gap(self, feed: str, missing: int, beyond: Page) -> Gap:
-        """
-        Classify the *missing* number, given the next page *beyond* it.
+        """Classify the *missing* number, given the next page *beyond* it.
 
         Read the floor last, so that pages trimmed in the meantime count as trimmed. If a page seems
         lost, read it once more, because it may have been written and handled in the meantime.
@@ -231,8 +221,7 @@ class Reader:
         return pages[0] if pages else None
 
     def frontier(self, feed: str, hint: int) -> Place:
-        """
-        Return the place of the frontier. *hint* is a page known to be at or below it, or 0.
+        """Return the place of the frontier. *hint* is a page known to be at or below it, or 0.
 
         The seconds of the place are 0 if all pages were trimmed, because their times are unknown.
         """
@@ -240,8 +229,7 @@ class Reader:
         return place
 
     def walk(self, feed: str, hint: int) -> Iterator[tuple[Place, bool]]:
-        """
-        Read from page *hint* to the frontier; yield the place reached by each read.
+        """Read from page *hint* to the frontier; yield the place reached by each read.
 
         With each place, yield True if it is the last place. Lost pages end the walk, as a page in
         flight does.
@@ -263,8 +251,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Filler:
-    """
-    The writer of fillers into overdue holes.
+    """The writer of fillers into overdue holes.
 
     Only followers have a `Filler`, because no other reader may write to the log.
 
@@ -277,8 +264,7 @@ class Filler:
     chained: Container[str] = ()
 
     def close_hole(self, feed: str, after: int) -> bool:
-        """
-        Fill the hole after page *after* if it is overdue.
+        """Fill the hole after page *after* if it is overdue.
 
         Return True if page *after* + 1 exists now.
         """

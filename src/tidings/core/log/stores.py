@@ -14,16 +14,14 @@ Result = TypeVar("Result")
 
 
 class LogStore(Protocol):
-    """
-    The pages of each feed, the counter that numbers them, and the floor.
+    """The pages of each feed, the counter that numbers them, and the floor.
 
     The floor is the first page that was not trimmed. The counter also has the number of ingested
     operations, and the address of the successor, which is the feed that continues the log.
     """
 
     def together(self, run: Callable[[], Result]) -> Result:
-        """
-        Return the result of *run*. Its writes succeed or fail together.
+        """Return the result of *run*. Its writes succeed or fail together.
 
         With transactions, a crash never leaves a number without its page. *run* must not wait for
         another writer, because transactions run one after the other. It is repeated if another
@@ -32,8 +30,7 @@ class LogStore(Protocol):
         """
 
     def take(self, feed: str, operations: int = 0) -> int:
-        """
-        Return the next page number. The first number is 1, and no number is returned twice.
+        """Return the next page number. The first number is 1, and no number is returned twice.
 
         *operations* is the number of operations of the request. The write that takes the number
         also adds *operations* to the counter, see `log_counter`.
@@ -44,8 +41,7 @@ class LogStore(Protocol):
         """
 
     def put(self, feed: str, page: Page) -> str:
-        """
-        Write *page* unless a page with its number exists.
+        """Write *page* unless a page with its number exists.
 
         Return the append id of the page that has this number afterwards. If it is the append id of
         *page*, then *page* was written, by this call or an earlier one.
@@ -54,8 +50,7 @@ class LogStore(Protocol):
     def read(
         self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
     ) -> Pages:
-        """
-        Return pages numbered above *after* in ascending order, at most *limit* and about 1 MB.
+        """Return pages numbered above *after* in ascending order, at most *limit* and about 1 MB.
 
         `more` of the result is True if one of these two limits cut the result short, so that more
         pages may follow.
@@ -75,13 +70,10 @@ class LogStore(Protocol):
         """Return the last page number that was taken, or 0 for a new feed."""
 
     def log_counter(self, feed: str) -> LogCounter:
-        """
-        Return the last number taken, the sum of all *operations* of `take`, and the successor.
-        """
+        """Return the last number taken, the sum of *operations* of `take`, and a successor."""
 
     def yield_to(self, feed: str, successor: str) -> None:
-        """
-        Make `take` raise `Yielded`, because the feed at *successor* continues the log.
+        """Make `take` raise `Yielded`, because the feed at *successor* continues the log.
 
         A writer that took a number earlier may still write its page. An empty *successor* lets
         `take` return numbers again.
@@ -98,6 +90,4 @@ class Checkpoints(Protocol):
     """The checkpoints of the followers of a feed, as other readers of the log see them."""
 
     def checkpoints(self, feed: str) -> dict[str, int]:
-        """
-        Return, by name, the last page that each follower of *feed* has handled; {} for a new feed.
-        """
+        """Return, by name, the last page that each follower of *feed* handled; {} if it is new."""

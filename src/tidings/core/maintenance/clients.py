@@ -32,8 +32,7 @@ _PAGE = 1_000  # connections that are read at once from memory
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """
-    A connected client, without its secret.
+    """A connected client, without its secret.
 
     *since_ms* is the time at which it connected, or 0 if unknown. It was sent everything up to
     *page*, or None if unknown. *key* is the id of its key, "" for another credential.
@@ -69,8 +68,7 @@ def user_agent_of(headers: Mapping[str, str]) -> str:
 
 
 class OpenRequests:
-    """
-    The requests of this process that send events or wait for them.
+    """The requests of this process that send events or wait for them.
 
     The event loop adds and removes them. Any thread may call `clients`.
     """
@@ -94,8 +92,7 @@ class OpenRequests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalClients:
-    """
-    The reporter of a host that serves all clients of its feeds from one process.
+    """The reporter of a host that serves all clients of its feeds from one process.
 
     *user_agent* returns the user agent of a connection by its id.
     """
@@ -138,8 +135,7 @@ class LocalClients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscribedClients:
-    """
-    The reporter of a host with many processes, which shows live subscriptions of WebSockets.
+    """The reporter of a host with many processes, which shows live subscriptions of WebSockets.
 
     The total also counts event streams and WebSockets that catch up, and may be a minute old.
     *lanes* returns the number of lanes of push of a feed.

@@ -1,5 +1,4 @@
-"""
-Samples of the figures of feeds, one a minute for the last hour, in the memory of a process.
+"""Samples of the figures of feeds, one a minute for the last hour, in the memory of a process.
 
 A feed is read only after it has changed, or while it has a lag, so an idle feed costs nothing.
 """
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """
-    The last page of a feed now, and lags in pages.
+    """The last page of a feed now, and lags in pages.
 
     A lag has the name of a follower, or `consumer` and the name of a consumer; the followers are
     first.
@@ -32,8 +30,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """
-    The figures at *ms*, and the numbers of *operations* and *events* since the sample before it.
+    """The figures at *ms*, and the numbers of *operations* and *events* since the sample before it.
 
     *lags* has the largest lags that are not 0; `samples` adds those that are 0 for a time.
     """
@@ -67,8 +64,7 @@ class _Kept:
 
 
 class History:
-    """
-    The samples of at most `limits.FEEDS_NAMED` feeds: those that have changed last.
+    """The samples of at most `limits.FEEDS_NAMED` feeds: those that have changed last.
 
     *look* reads the figures of a feed, and raises FeedDeleted for a feed that was deleted. One
     thread at a time calls `sample`, and one at a time `count`. No method waits for a lock.
@@ -90,8 +86,7 @@ class History:
         self._changed[feed] = None
 
     def sample(self, now_ms: int, late: Iterable[str] = ()) -> None:
-        """
-        Add a sample of each feed that has changed or lags; *late* are feeds that may lag.
+        """Add a sample of each feed that has changed or lags; *late* are feeds that may lag.
 
         Raises:
             Unavailable: a store does not answer; some feeds have no sample of this minute.
@@ -108,8 +103,7 @@ class History:
             self._forget(feed)
 
     def samples(self, feed: str) -> list[Sample]:
-        """
-        Return the samples of *feed*, the oldest first, with the same names of lags in each.
+        """Return the samples of *feed*, the oldest first, with the same names of lags in each.
 
         The result is empty if the feed has not changed since the start of the process, or not for
         long while many others have.

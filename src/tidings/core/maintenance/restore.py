@@ -1,5 +1,4 @@
-"""
-Continue a feed after its tables were restored from a backup, so that no reader skips pages.
+"""Continue a feed after its tables were restored from a backup, so that no reader skips pages.
 
 The tables may have been restored to different times. The log is therefore kept up to its first
 hole, and every follower and consumer that had read further is moved back to the last page that is
@@ -60,8 +59,7 @@ class Numbers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """
-    A plan to keep the log up to *kept*. The pages after *kept* up to page *last* count as lost.
+    """A plan to keep the log up to *kept*. The pages after *kept* up to page *last* count as lost.
 
     *last* is the highest page number that may have been sent to a reader. *strays* are the existing
     pages after the first hole, which stay in the log with their numbers.
@@ -77,8 +75,7 @@ class Plan:
 
     @property
     def end(self) -> int:
-        """
-        Return the number of the last empty page.
+        """Return the number of the last empty page.
 
         This number was never sent to a reader before the restore. Places after it therefore belong
         to the restored log.
@@ -106,8 +103,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restorer:
-    """
-    The restorer of a feed. *page_ms* is the lifetime with which a page is written.
+    """The restorer of a feed. *page_ms* is the lifetime with which a page is written.
 
     *archive* is None if the feed has no archive.
     """
@@ -131,8 +127,7 @@ class Restorer:
         hint: int = 0,
         assigned: int = 0,
     ) -> Plan:
-        """
-        Return the plan, given that no reader was sent a page above *last_sent*.
+        """Return the plan, given that no reader was sent a page above *last_sent*.
 
         If *last_sent* is None, assume that the feed has assigned numbers at the highest possible
         rate, and has sent pages with all of them. Count the time from the last page that is kept
@@ -153,8 +148,7 @@ class Restorer:
         return Plan(kept, max(known, last_sent), strays)
 
     def restore(self, feed: str, plan: Plan) -> Restored:
-        """
-        Execute *plan*. If the run is killed, a run with a new plan completes the restore.
+        """Execute *plan*. If the run is killed, a run with a new plan completes the restore.
 
         Raises:
             Unavailable: a store does not answer, or another process runs a follower or consumer.
@@ -176,8 +170,7 @@ class Restorer:
     def _cut_archive(
         self, archive: ArchiveStore, feed: str, plan: Plan, pages: Sequence[Page]
     ) -> int:
-        """
-        Begin a generation of the archive and remove lost pages; return how many parts were cut.
+        """Begin a generation of the archive and remove lost pages; return how many parts were cut.
 
         The follower stores the generation with its checkpoint. A follower of the tables before the
         restore, which may still run, does not know it.
@@ -191,8 +184,7 @@ class Restorer:
         return remove_lost(archive, feed)
 
     def remember_for_new_feeds(self, last: int) -> None:
-        """
-        Record at the host that readers may know numbers up to *last* of feeds of any name.
+        """Record at the host that readers may know numbers up to *last* of feeds of any name.
 
         A feed that was created since the backup is unknown now. If it is created again, it does not
         use these numbers (`feeds.service`).
@@ -243,8 +235,7 @@ class Restorer:
             yield name
 
     def _take(self, feed: str, name: str) -> Lease:
-        """
-        Take the lease of the follower *name*.
+        """Take the lease of the follower *name*.
 
         The restored lease may name a holder from the time of the backup. That process does not
         renew the restored lease, so the lease can be taken after `limits.LEASE_MS`.
@@ -262,8 +253,7 @@ class Restorer:
         return lease
 
     def _move_consumers(self, feed: str, kept: Place) -> Iterator[str]:
-        """
-        Move each named consumer that is after *kept* back to *kept*; yield its name.
+        """Move each named consumer that is after *kept* back to *kept*; yield its name.
 
         Revoke the leases of all workers. Every consumer gets a note of the restore, because its
         store may still have operations that are lost now.
@@ -281,8 +271,7 @@ class Restorer:
 
 
 def rewind(consumer: Consumer, kept: Place) -> Consumer:
-    """
-    Return *consumer* as if it had received nothing after *kept*.
+    """Return *consumer* as if it had received nothing after *kept*.
 
     If the consumer is receiving a copy of the state, the copy starts again.
     """

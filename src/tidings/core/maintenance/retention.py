@@ -1,5 +1,4 @@
-"""
-Raise the floor of the log by the rules of retention, and renew pages that are needed for longer.
+"""Raise the floor of the log by the rules of retention, and renew pages that are needed for longer.
 
 Pages are trimmed by age, except the last `records_min` pages and pages that a built-in follower has
 not handled. Pages that a named consumer needs are kept up to a maximum age, the cap. The page at
@@ -49,8 +48,7 @@ class RenewStore(Protocol):
     """The expiry times of pages, and the progress of the renewal round."""
 
     def expiries(self, feed: str, after: int, last: int) -> list[tuple[int, int]]:
-        """
-        Return the pages above *after* up to *last*, each with its expiry time in ms.
+        """Return the pages above *after* up to *last*, each with its expiry time in ms.
 
         The pages are in ascending order, and come from one read of about 1 MB at most. The expiry
         time is 0 for a page that never expires. The result may be some seconds old. An empty list
@@ -58,9 +56,7 @@ class RenewStore(Protocol):
         """
 
     def renew(self, feed: str, page: int, expires_ms: int) -> None:
-        """
-        Extend the life of an existing page to at least *expires_ms*; do not create a missing page.
-        """
+        """Extend the life of an existing page to at least *expires_ms*; create none."""
 
     def round(self, feed: str) -> Round:
         """Return the round that was stored last, or `Round()` before the first round."""
@@ -78,8 +74,7 @@ class Renewer:
     page_ms: int
 
     def begin(self, feed: str) -> tuple[Round, bool]:
-        """
-        Return the round to continue or to begin, and True.
+        """Return the round to continue or to begin, and True.
 
         If no round is due, return the last one and False. The caller then need not determine which
         pages must stay.
@@ -91,8 +86,7 @@ class Renewer:
         return (Round(began_ms=now), True) if is_due else (round_, False)
 
     def run(self, feed: str, round_: Round, first: int, last: int) -> int | None:
-        """
-        Renew the pages from *first* to *last* that expire soon, and store the progress.
+        """Renew the pages from *first* to *last* that expire soon, and store the progress.
 
         Stop when `limits.RENEW_PAGES_MAX` or more pages were renewed. Return the time
         at which the first of these pages expires soon, or None if there are no such pages.
@@ -123,8 +117,7 @@ class Renewer:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """
-    A recent observation of a log: its *head*, and the last page that each follower has *handled*.
+    """What was last seen of a log: its *head*, and the last page that each follower has *handled*.
 
     *head* and the pages in *handled* only increase, so a floor that an older observation allows is
     still allowed. *erases* is as in `Lease`.
@@ -136,8 +129,7 @@ class Look:
 
 
 class Trimmed(NamedTuple):
-    """
-    The result of a visit: the new *floor*, and the time of the next visit.
+    """The result of a visit: the new *floor*, and the time of the next visit.
 
     *next_ms* is None if no page will be trimmed or renewed until something changes.
     """
@@ -152,8 +144,7 @@ def _nothing(feed: str) -> Retention | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionService:
-    """
-    The service that raises the floor of each feed.
+    """The service that raises the floor of each feed.
 
     *retention* is the rule of all feeds. *purge* returns the rule that the operator of a feed has
     set in addition, and *aged* returns the rule that follows from the `maxAge` of a feed. *holds*
@@ -220,8 +211,7 @@ class RetentionService:
         return Look(self.reader.log.head(feed), self.reader.checkpoints.checkpoints(feed))
 
     def _after_lost_pages(self, feed: str, floor: int, handled: int) -> tuple[int, bool]:
-        """
-        Return *floor*, or the page after all handled pages if the log has no page from *floor* on.
+        """Return *floor*, or the page after all handled pages if none is left from *floor* on.
 
         Handled pages that are missing at or above the floor are counted, for an alarm; also return
         True if there are any.
@@ -250,8 +240,7 @@ class RetentionService:
     def _first_young(
         self, feed: str, floor: int, bound: int, since_ms: int
     ) -> tuple[int, Page | None]:
-        """
-        Return the first page from *floor* on that was committed after *since_ms*, or *bound*.
+        """Return the first page from *floor* on that was committed after *since_ms*, or *bound*.
 
         Also return the page, or the next one in the log if it is missing; None for *bound* and at
         the end of the log. Use a binary search. Commit times ascend except for the clock skew of

@@ -1,5 +1,4 @@
-"""
-Report the status of a feed to operators and their monitors.
+"""Report the status of a feed to operators and their monitors.
 
 The report begins with ten fields of the status of dailymotion/oplog, in the same order and with the
 same meanings. The other fields of oplog (command line, environment, memory) are private, so they
@@ -53,8 +52,7 @@ COUNTERS = (
 
 @dataclass(frozen=True, slots=True)
 class FollowerStatus:
-    """
-    The progress of a follower. *lag_ms* is the age of the oldest page that it has not handled.
+    """The progress of a follower. *lag_ms* is the age of the oldest page that it has not handled.
 
     *missing* is the lost page that the follower cannot pass, or 0.
     """
@@ -69,8 +67,7 @@ class FollowerStatus:
 
     @property
     def is_late(self) -> bool:
-        """
-        Return True if the lag is too high.
+        """Return True if the lag is too high.
 
         The archive may lag for longer than other followers, because it waits for many pages on
         purpose (ADR 51).
@@ -104,8 +101,7 @@ def _unknown(feed: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Reporter:
-    """
-    The status service. Reports are cached for `limits.STATUS_AGE_MS`.
+    """The status service. Reports are cached for `limits.STATUS_AGE_MS`.
 
     A report names only the *configured* feeds, because it needs no credential. *sources* are the
     upstreams of chained feeds. *lanes* returns the number of push lanes of a feed, *lost* the
@@ -128,8 +124,7 @@ class Reporter:
     _recent: Newest[str, tuple[int, Report]] = field(default_factory=Newest)
 
     def report(self, feed: str) -> Report:
-        """
-        Return the report on *feed*.
+        """Return the report on *feed*.
 
         Raises:
             InvalidFeed, UnknownFeed: this deployment does not have the feed.
@@ -212,8 +207,7 @@ class Reporter:
         )
 
     def _missing(self, feed: str, name: str, number: int, waiting: Sequence[Page]) -> int:
-        """
-        Return *number*, the next page of the follower *name*, if the page is lost; else 0.
+        """Return *number*, the next page of the follower *name*, if the page is lost; else 0.
 
         The archive skips lost pages, as push does in a chained feed, so return 0 for these
         followers. The follower `state` of a chained feed may be below the floor while the state is
@@ -227,8 +221,7 @@ class Reporter:
         return number if lost else 0
 
     def _frontier(self, feed: str, hint: int) -> tuple[Place, bool]:
-        """
-        Return the frontier and True, or the last place that was read and False.
+        """Return the frontier and True, or the last place that was read and False.
 
         The second case applies if `limits.STATUS_READS_MAX` reads do not reach the frontier.
         """
@@ -250,8 +243,7 @@ def _problems(feed: str, head: int, followers: Sequence[FollowerStatus]) -> Repo
 
 
 def _counters(counter: LogCounter, totals: Totals, followers: Sequence[FollowerStatus]) -> Report:
-    """
-    Return the counters.
+    """Return the counters.
 
     The fields of queues and discarded events are 0, because the service has no queue.
     """

@@ -1,5 +1,4 @@
-"""
-Run the sweep, a periodic run that does the work for which a wake-up was lost.
+"""Run the sweep, a periodic run that does the work for which a wake-up was lost.
 
 The sweep wakes followers and other functions that have work, trims the log, and completes changes
 of connections that a crashed function left unfinished. It visits only the feeds that are due
@@ -84,8 +83,7 @@ def _ignore(feed: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweeper:
-    """
-    The periodic sweep over the feeds that are due, and over all connections.
+    """The periodic sweep over the feeds that are due, and over all connections.
 
     *feeds* are the feeds of this host; a deleted one is not visited. *archives* is True if the
     deployment has an archive. A page is archived after *archive_wait_ms*, or as soon as there are
@@ -122,8 +120,7 @@ class Sweeper:
     _seen: dict[str, tuple[Due, int]] = field(default_factory=dict)
 
     def run(self) -> None:
-        """
-        Visit the feeds that are due, and some of the connections.
+        """Visit the feeds that are due, and some of the connections.
 
         A failed step does not stop the others, and the feed stays due.
 
@@ -175,8 +172,7 @@ class Sweeper:
         return False
 
     def _visit(self, due: Due, failures: Failures) -> None:
-        """
-        Run the steps of one feed, and settle the feed if none of them has work now.
+        """Run the steps of one feed, and settle the feed if none of them has work now.
 
         If the feed was marked since the last visit, it stays due. Its log will probably grow again
         soon, and to settle and mark it each minute would cost writes. The services of this visit
@@ -197,8 +193,7 @@ class Sweeper:
             del self._seen[feed]
 
     def _run_steps(self, feed: str, failures: Failures) -> tuple[Look | None, list[int | None]]:
-        """
-        Run each step independently. Return what was observed, and the next time of each step.
+        """Run each step independently. Return what was observed, and the next time of each step.
 
         Retention reuses the `Look` of the step `_wake_late`.
         """
@@ -229,8 +224,7 @@ class Sweeper:
             yield "the erasures", lambda feed: wake(feed, erases)
 
     def _connections(self, failures: Failures, until_ms: int) -> None:
-        """
-        Continue the round: check the connections on some pages of the store, at least one page.
+        """Continue the round: check the connections on some pages of the store, at least one page.
 
         The progress is stored after the work. The next sweep therefore repeats the work of a sweep
         that was killed.
@@ -262,8 +256,7 @@ class Sweeper:
             self.spread(do, list(due))
 
     def _wake_late(self, feed: str) -> tuple[Look, int | None]:
-        """
-        Wake each follower that lags or has a late lease.
+        """Wake each follower that lags or has a late lease.
 
         Return the head and the checkpoints, and the time of the next visit. A lease is late if its
         holder seems to have crashed. Until a page is appended, a follower with a late lease gets no
@@ -298,8 +291,7 @@ class Sweeper:
     def _wake(
         self, feed: str, follower: str, lease: Lease | None, head: int, checkpoint: int
     ) -> None:
-        """
-        Wake *follower* if it lags, or if its lease is late.
+        """Wake *follower* if it lags, or if its lease is late.
 
         If a page has waited for long and no process holds the lease, count a lost wake-up.
         """
@@ -314,15 +306,12 @@ class Sweeper:
             self.waker.wake(feed, follower)
 
     def _waited_ms(self, feed: str, checkpoint: int) -> int:
-        """
-        Return how long ago the first page after *checkpoint* was written; 0 if no page follows.
-        """
+        """Return how long ago the first page after *checkpoint* was written; 0 without one."""
         waiting = self.reader.log.read(feed, checkpoint, 1)
         return max(0, self.reader.clock() - waiting[0].at_ms) if waiting else 0
 
     def _archive(self, feed: str, look: Look) -> None:
-        """
-        Wake the archive follower if it is due. No other function wakes this follower.
+        """Wake the archive follower if it is due. No other function wakes this follower.
 
         Each run of the follower costs two writes and a part of the archive. The follower is
         therefore seldom woken, and lags by some pages most of the time.
@@ -368,8 +357,7 @@ class Sweeper:
         return partial(self._hand_over, connection) if connection.state is State.JOINING else None
 
     def _hand_over(self, connection: Connection) -> None:
-        """
-        Ask the lane again to make *connection* live or to release it, and wake the lane.
+        """Ask the lane again to make *connection* live or to release it, and wake the lane.
 
         The function that changed the connection may have crashed before it woke the lane.
         """

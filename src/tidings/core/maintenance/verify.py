@@ -1,5 +1,4 @@
-"""
-Compare the state with the log, and repair rows of the state that differ.
+"""Compare the state with the log, and repair rows of the state that differ.
 
 The fold of the log is the latest operation of each object. The log is read once and sorted by
 bucket. Each bucket of the state is then compared with the fold by a checksum, and row by row if the
@@ -61,8 +60,7 @@ class Spill(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """
-    The result of the comparison of *bucket* with the log up to page *checkpoint*.
+    """The result of the comparison of *bucket* with the log up to page *checkpoint*.
 
     *agreeing* is the number of rows that match the log. *older* is the number of rows that were not
     verified, because their operations are below the floor.
@@ -90,8 +88,7 @@ class _Fold:
 
 @dataclass(slots=True, kw_only=True)
 class Verifier:
-    """
-    A verification of some *buckets* of a feed.
+    """A verification of some *buckets* of a feed.
 
     Call `read` first, and then `compare` for each bucket. *floor* is the floor of the log at the
     start of the run or, if the archive is read, too, the first page that is read from the archive.
@@ -124,8 +121,7 @@ class Verifier:
         yield from self._pages()
 
     def compare(self, bucket: int) -> Compared:
-        """
-        Compare *bucket* with the log.
+        """Compare *bucket* with the log.
 
         Raises:
             LogIncomplete: a page that a follower has handled is lost.
@@ -169,8 +165,7 @@ class Verifier:
     def _find_differences(
         self, bucket: int, fold: _Fold, doubtful: Mapping[str, Row]
     ) -> Sequence[Difference]:
-        """
-        Return a difference for each of the *doubtful* rows that is not correct.
+        """Return a difference for each of the *doubtful* rows that is not correct.
 
         A doubtful row is correct if it is an operation after the checkpoint.
         """
@@ -207,9 +202,7 @@ class Verifier:
             pass
 
     def _pages(self) -> Iterator[int]:
-        """
-        Read the log from `page` up to the first hole; yield the last page of each read.
-        """
+        """Read the log from `page` up to the first hole; yield the last page of each read."""
         more = True
         while more:
             try:
@@ -234,8 +227,7 @@ class Verifier:
             after = run[-1].number
 
     def _read_archive(self, archive: ArchiveReader) -> Iterator[int]:
-        """
-        Read the archive up to the floor; yield the last page of each read.
+        """Read the archive up to the floor; yield the last page of each read.
 
         Begin with the first page after the last gap of the archive.
         """
@@ -262,15 +254,12 @@ class Verifier:
         return [row for row in rows if not self._forgotten(row)]
 
     def _forgotten(self, row: Row) -> bool:
-        """
-        Return True if *row* is an expired tombstone, which the store deletes at some later time.
-        """
+        """Return True if *row* is an expired tombstone, which the store deletes later."""
         return row.deleted and 0 < row.expires_ms <= self.clock() + limits.CLOCK_SKEW_MS_MAX
 
 
 def _is_archived(logged: Page | None, archived: Page) -> bool:
-    """
-    Return True if *archived* is the page *logged*.
+    """Return True if *archived* is the page *logged*.
 
     It may be compacted. A running erasure has rewritten the log, but perhaps not the archive yet.
     """
@@ -306,8 +295,7 @@ def _same(stored: Row, wanted: Row) -> bool:
 
 
 def _expires_rightly(row: Row) -> bool:
-    """
-    Return True if the expiry time is 0 for an existing object, or late enough for a tombstone.
+    """Return True if the expiry time is 0 for an existing object, or late enough for a tombstone.
 
     The exact expiry time of a tombstone depends on the retention when its row was written.
     """
@@ -335,8 +323,7 @@ def _kind(stored: Row, wanted: Row | None) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """
-    The result of a repair.
+    """The result of a repair.
 
     *repaired* is the number of rows that were made to match the log. *moved* is the number of rows
     that were not repaired, because another process has changed them since the verification.
@@ -355,8 +342,7 @@ class Rebuilder:
     repairs: StateStore
 
     def repair(self, bucket: int) -> Repaired:
-        """
-        Verify *bucket* again and repair the differences.
+        """Verify *bucket* again and repair the differences.
 
         Raises:
             LogIncomplete, Unavailable: see `Verifier.compare`. Repairs made so far remain.

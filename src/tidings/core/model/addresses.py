@@ -1,5 +1,4 @@
-"""
-Check the IP addresses that webhooks may call.
+"""Check the IP addresses that webhooks may call.
 
 Python's `is_global` differs between releases and counts deprecated and reserved blocks as global.
 The blocks of IANA's special-purpose address registries are therefore listed here.
@@ -72,8 +71,7 @@ _ISATAP, _ISATAP_MASK = 0x0000_5EFE, 0xFCFF_FFFF
 
 
 def may_call(address: str, *, private: bool) -> bool:
-    """
-    Return True if a webhook may call the IP address *address*.
+    """Return True if a webhook may call the IP address *address*.
 
     *private* allows loopback and private networks. If *address* contains an IPv4 address, that
     address is checked as well.

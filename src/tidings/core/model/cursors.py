@@ -1,5 +1,4 @@
-"""
-Cursors, which clients send to resume a feed. An event id is one kind of cursor.
+"""Cursors, which clients send to resume a feed. An event id is one kind of cursor.
 
 An event id has 24 lower-case hex digits: 8 for the page's commit time in Unix seconds, 10 for the
 page number, and 6 for the slot. The slot is the index of the operation in its page.
@@ -49,8 +48,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """
-    A position in a replication, which resumes in *bucket* and then continues in the log.
+    """A position in a replication, which resumes in *bucket* and then continues in the log.
 
     The log is read after *page*. *part* counts the blocks of `limits.COPY_PART_ROWS` existing
     objects that were already sent from *bucket*. *since_s* selects the objects changed at or after
@@ -72,8 +70,7 @@ class Replication:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """
-    A request for a replication of the changes at or after the time *ms* in milliseconds.
+    """A request for a replication of the changes at or after the time *ms* in milliseconds.
 
     If *ms* is 0, a `reset` is sent first, then all objects. If *ms* is negative, all objects are
     sent without a `reset`, as if the `reset` had been sent already.
@@ -92,8 +89,7 @@ START = Place(page=0, slot=PAGE_END, seconds=0)
 
 
 def parse(text: str) -> Cursor:
-    """
-    Parse a cursor of any kind. An empty string is the same as `now`.
+    """Parse a cursor of any kind. An empty string is the same as `now`.
 
     Raises:
         InvalidCursor: *text* is not a cursor.

@@ -1,5 +1,4 @@
-"""
-Encode one event as a line of JSON, in the project's own format or one of third-party tools.
+"""Encode one event as a line of JSON, in the project's own format or one of third-party tools.
 
 The format `tidings` is the project's own, as in WebSocket messages. `cloudevents` is the structured
 JSON of CloudEvents 1.0. `debezium` is the value of a Debezium change event, without a schema. The
@@ -43,8 +42,7 @@ _SNAPSHOT = "r"
 
 
 def check_format(text: str | None) -> str:
-    """
-    Return the format named by *text*; the default is `tidings`.
+    """Return the format named by *text*; the default is `tidings`.
 
     Raises:
         InvalidFilter: the format is unknown.
@@ -55,8 +53,7 @@ def check_format(text: str | None) -> str:
 
 
 def encoder(name: str, feed: str, clock: Clock) -> Encode:
-    """
-    Return a function that encodes an event of *feed* in the format *name*.
+    """Return a function that encodes an event of *feed* in the format *name*.
 
     The function returns one line without its line end.
     """
@@ -68,8 +65,7 @@ def encoder(name: str, feed: str, clock: Clock) -> Encode:
 
 
 def writer(name: str, feed: str, clock: Clock, *, lines: bool, traced: bool) -> Encode | None:
-    """
-    Return a function that encodes the events of a stream, or None.
+    """Return a function that encodes the events of a stream, or None.
 
     If *lines* is True, each event becomes a line of NDJSON, otherwise an SSE block. If *traced* is
     False, traces are left out. Return None for the format `tidings` in SSE blocks without traces,
@@ -96,8 +92,7 @@ def is_row(event: Event) -> bool:
 
 
 def unique_id(event: Event, clock: Clock) -> str:
-    """
-    Return an id that is unique in the feed and is the same when the event is sent again.
+    """Return an id that is unique in the feed and is the same when the event is sent again.
 
     The id of a row contains a digest of the row, because rows may have the same event id. Only
     `reset` and `live` get a new id each time they are sent.

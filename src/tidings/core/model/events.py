@@ -1,5 +1,4 @@
-"""
-Events as clients receive them, as SSE blocks or, in batches, as WebSocket messages.
+"""Events as clients receive them, as SSE blocks or, in batches, as WebSocket messages.
 
 Each event has an id and a name. Each event except `reset` and `live` also has data.
 """
@@ -32,8 +31,7 @@ _WRAPPING_BYTES = len('{"events":[],"cursor":"0123456789abcdef01234567"}')
 
 
 class Event(NamedTuple):
-    """
-    One event of a feed.
+    """One event of a feed.
 
     *data* is one line of JSON, or empty for `reset` and `live`. *trace* is the trace of the page
     (`Page.trace`), which is sent only to clients that request traces.
@@ -48,8 +46,7 @@ class Event(NamedTuple):
 def of_line(
     id_prefix: str, slot: int, line: str, trace: str = "", *, erasures: bool = False
 ) -> Event:
-    """
-    Return the event of the operation *line*.
+    """Return the event of the operation *line*.
 
     If *erasures* is True, an erasure is an event `erase`, as for clients that requested erasures.
     """
@@ -60,8 +57,7 @@ def of_line(
 
 
 def content_of(line: str, *, erasures: bool = False) -> tuple[str, str]:
-    """
-    Return the name and the data of the event of the operation *line*.
+    """Return the name and the data of the event of the operation *line*.
 
     If *line* records an erasure, this is an `erase` with the details of the erasure if *erasures*
     is True, and otherwise a `delete` without these details.
@@ -79,8 +75,7 @@ def leave_of(event: Event) -> Event:
 
 
 def redacted_leave_of(event: Event) -> Event:
-    """
-    Return *event* as a `leave` that contains only the type and id of the object.
+    """Return *event* as a `leave` that contains only the type and id of the object.
 
     Clients receive this event if their key does not let them see the object any more.
     """
@@ -89,9 +84,7 @@ def redacted_leave_of(event: Event) -> Event:
 
 
 def to_sse(event: Event) -> str:
-    """
-    Return one SSE block. Without data, send `{}`, because browsers drop events without data.
-    """
+    """Return one SSE block. Without data, send `{}`, because browsers drop events without data."""
     return f"id: {event.id}\nevent: {event.name}\ndata: {event.data or '{}'}\n\n"
 
 
@@ -116,8 +109,7 @@ def to_traced_json(event: Event) -> str:
 
 
 def pack(events: Iterable[str], cursor: str, encoding: str = "") -> Iterator[str]:
-    """
-    Yield WebSocket messages `{"events":[...],"cursor":"..."}` from JSON *events*, in order.
+    """Yield WebSocket messages `{"events":[...],"cursor":"..."}` from JSON *events*, in order.
 
     A message does not exceed `limits.FRAME_BYTES_MAX` unless it holds a single event. Only the last
     message has *cursor*, which is the position after all events. Without events, yield one message
@@ -129,8 +121,7 @@ def pack(events: Iterable[str], cursor: str, encoding: str = "") -> Iterator[str
 
 
 def _gzip(message: str) -> str:
-    """
-    Return *message* compressed and in base64 if that is shorter, otherwise *message*.
+    """Return *message* compressed and in base64 if that is shorter, otherwise *message*.
 
     Base64 is needed because gateways transport only text.
     """

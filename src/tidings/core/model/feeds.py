@@ -1,5 +1,4 @@
-"""
-The names and keys of feeds, the names of their followers, and the retention of feeds.
+"""The names and keys of feeds, the names of their followers, and the retention of feeds.
 
 Users write the *name* of a feed. Stores and the core use its *key* as `feed`. The first feed of a
 name has the name as its key. A feed that is created after a deletion has another key, for example
@@ -38,8 +37,7 @@ class Retention:
 
 
 def check_name(name: str) -> str:
-    """
-    Return *name* if it is a valid feed name.
+    """Return *name* if it is a valid feed name.
 
     Raises:
         InvalidFeed: the name is not valid.
@@ -50,8 +48,7 @@ def check_name(name: str) -> str:
 
 
 def check_known(name: str, known: frozenset[str]) -> str:
-    """
-    Return *name* if it is one of the feeds *known* to this deployment.
+    """Return *name* if it is one of the feeds *known* to this deployment.
 
     Raises:
         InvalidFeed: the name is not valid.
@@ -81,8 +78,7 @@ class FeedNames(Protocol):
     """The feeds of a host by name; `feeds.directory` implements it for feeds that may change."""
 
     def key(self, name: str) -> str:
-        """
-        Return the key of the feed *name*.
+        """Return the key of the feed *name*.
 
         Raises:
             InvalidFeed: the name is not valid.
@@ -94,8 +90,7 @@ class FeedNames(Protocol):
         """Return the key of the feed *name*; None if `key` would refuse the name."""
 
     def check(self, key: str) -> None:
-        """
-        Check that the feed with *key* still exists.
+        """Check that the feed with *key* still exists.
 
         Raises:
             InvalidFeed, UnknownFeed: the host never had such a feed.

@@ -1,5 +1,4 @@
-"""
-Filters of operations.
+"""Filters of operations.
 
 The values of one field are alternatives, and all fields of a filter have to match. Values match
 exactly, including their case.
@@ -39,8 +38,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """
-    Conditions on the type, the parents and the id of an operation.
+    """Conditions on the type, the parents and the id of an operation.
 
     A field that is None is not filtered. An empty set matches nothing (`types=,`).
 
@@ -81,8 +79,7 @@ class Filter:
         return self.ids is None or _begins(operation.id, self.ids)
 
     def left_by(self, operation: Operation, left: Iterable[str] | None) -> bool:
-        """
-        Return True if *operation*, which must not match, is sent as a `leave`.
+        """Return True if *operation*, which must not match, is sent as a `leave`.
 
         *left* are the parents that the operation removed, or None if the removed parents are
         unknown. The operation may then have removed any parent.
@@ -94,8 +91,7 @@ class Filter:
         return self.parents is not None and not self.parents.isdisjoint(left)
 
     def may_match(self, text: str) -> bool:
-        """
-        Return False only if no operation in *text*, which has lines of the log, can match.
+        """Return False only if no operation in *text*, which has lines of the log, can match.
 
         The text is not parsed: a value that does not occur in the text occurs in no operation. If a
         value occurs in the text, it may belong to another field. The caller must then parse the
@@ -147,8 +143,7 @@ def wanting(
 
 
 def within(wanted: Filter, bound: Filter, *, leave: bool = False) -> Filter:
-    """
-    Return a filter with the values that *wanted* and *bound* have in common, for each of `FIELDS`.
+    """Return a filter with the values that *wanted* and *bound* share, for each of `FIELDS`.
 
     A field that only one of the two filters has is taken from that filter. *bound* is the
     restriction of a key, without ids. *leave* is True if the client requested events `leave`; a
@@ -175,8 +170,7 @@ def _occurs(values: frozenset[str] | None, text: str) -> bool:
 
 @lru_cache(maxsize=_SIEVES_MAX)
 def _encode_values(values: frozenset[str]) -> tuple[str, ...] | None:
-    """
-    Return *values* as they occur in JSON.
+    """Return *values* as they occur in JSON.
 
     Return None if there are too many values to search for, or if a value may be written with an
     escape.
@@ -215,8 +209,7 @@ def _begins(id: str, wanted: frozenset[str]) -> bool:
 
 
 def from_query(query: Mapping[str, str | None]) -> Filter:
-    """
-    Return the filter of a query.
+    """Return the filter of a query.
 
     Each of `FIELDS` is a parameter with a list as text (see `parse_list`). `leave` and `erasures`
     are other parameters. An empty parameter counts as absent.
@@ -231,8 +224,7 @@ def from_query(query: Mapping[str, str | None]) -> Filter:
 
 
 def parse_list(text: str, field: str) -> list[str]:
-    """
-    Return the values of the list *text*, which is comma-separated or a JSON array of strings.
+    """Return the values of the list *text*, which is comma-separated or a JSON array of strings.
 
     A text that begins with `["` is an array. A value that contains a comma must be in an array.
 
@@ -253,9 +245,7 @@ def parse_list(text: str, field: str) -> list[str]:
 
 
 def as_text(values: Iterable[str]) -> str:
-    """
-    Return *values* in the format that `parse_list` parses; `,` if there are no values.
-    """
+    """Return *values* in the format that `parse_list` parses; `,` if there are no values."""
     kept = [value for value in values if value]
     text = ",".join(kept) or ","
     plain = len(kept) == text.count(",") + 1 and not text.startswith(_ARRAY)
@@ -269,8 +259,7 @@ def from_lists(
     leave: bool = False,
     erasures: bool = False,
 ) -> Filter:
-    """
-    Return the filter with the lists of strings in *values*; ignore keys other than `FIELDS`.
+    """Return the filter with the lists of strings in *values*; ignore keys other than `FIELDS`.
 
     Raises:
         InvalidFilter: see `from_query`.
@@ -294,8 +283,7 @@ def of(values: Mapping[str, Iterable[str] | None], *, erasures: bool = False) ->
 
 
 def of_consumer(body: Mapping[str, object], wrong: type[Rejected]) -> Filter:
-    """
-    Return the filter of a named consumer, with the lists and the field `erasures` of *body*.
+    """Return the filter of a named consumer, with the lists and the field `erasures` of *body*.
 
     Raises:
         *wrong*, InvalidFilter: a field is invalid, see `from_lists`.
@@ -312,8 +300,7 @@ def parse(types: str | None, parents: str | None, leave: str | None = None) -> F
 
 
 def switch(text: str | None, field: str) -> bool:
-    """
-    Return True if the parameter *field* is `true`, and False if it is `false`, empty or absent.
+    """Return True if the parameter *field* is `true`, and False if it is `false`, empty or absent.
 
     Raises:
         InvalidFilter: *text* has another value.
@@ -324,8 +311,7 @@ def switch(text: str | None, field: str) -> bool:
 
 
 def validate_values(values: list[str], field: str) -> frozenset[str]:
-    """
-    Return *values* as a set, without empty strings.
+    """Return *values* as a set, without empty strings.
 
     Raises:
         InvalidFilter: see `from_query`.

@@ -1,5 +1,4 @@
-"""
-Convert the body of a POST (one JSON object, a JSON array or NDJSON) to lines of the log.
+"""Convert the body of a POST (one JSON object, a JSON array or NDJSON) to lines of the log.
 
 The whole body is validated before anything is written. If one operation is invalid, the request is
 rejected.
@@ -41,8 +40,7 @@ _ALL_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 def lines_from(
     body: bytes, content_type: str, *, now_ms: int, line_of: LineOf | None = None
 ) -> list[str]:
-    """
-    Return the operations of one request as lines of the log, in order.
+    """Return the operations of one request as lines of the log, in order.
 
     *line_of* converts each decoded value of the body to a line. If *line_of* is None, the values
     are operations.
@@ -68,8 +66,7 @@ def _operation_line(raw: object, now_ms: int, where: str) -> str:
 
 
 def _ordinary_lines(body: bytes, read: Reader, now_ms: int) -> list[str] | None:
-    """
-    Return the lines of *body* if a compiled parser accepts it and all operations are valid.
+    """Return the lines of *body* if a compiled parser accepts it and all operations are valid.
 
     Otherwise return None. The caller then parses the body with *read*, which raises an error that
     names the invalid operation.
@@ -90,8 +87,7 @@ def _ordinary_lines(body: bytes, read: Reader, now_ms: int) -> list[str] | None:
 
 
 def _ordinary_line(text: bytes, depth_max: int, now_ms: int, typed: ModuleType) -> str:
-    """
-    Return the line of one operation.
+    """Return the line of one operation.
 
     Raises:
         Rejected, or one of `typed.REJECTED`: the compiled parser cannot parse the operation, or a
@@ -122,8 +118,7 @@ def _ordinary_line(text: bytes, depth_max: int, now_ms: int, typed: ModuleType) 
 
 
 def _check_digits(text: bytes) -> None:
-    """
-    Check that *text* has no sequence of digits so long that Python may refuse to parse it.
+    """Check that *text* has no sequence of digits so long that Python may refuse to parse it.
 
     Raises:
         InvalidOperation: *text* has such a sequence, so the other parser must decide.
@@ -143,8 +138,7 @@ def compiled_parser() -> ModuleType | None:
 
 
 def reader_for(content_type: str) -> Reader:
-    """
-    Return the function that reads the operations of a body of *content_type*.
+    """Return the function that reads the operations of a body of *content_type*.
 
     Raises:
         WrongContentType: the content type is neither JSON nor NDJSON.
@@ -159,8 +153,7 @@ def reader_for(content_type: str) -> Reader:
 
 
 def check_size(body: bytes) -> None:
-    """
-    Check the size of *body* before it is parsed.
+    """Check the size of *body* before it is parsed.
 
     Raises:
         TooLarge: *body* exceeds `limits.REQUEST_BYTES_MAX`.
@@ -171,8 +164,7 @@ def check_size(body: bytes) -> None:
 
 
 def object_from(body: bytes, wrong: type[Rejected]) -> dict[str, Any]:
-    """
-    Return the JSON object in *body*, or an empty dict if the body is blank.
+    """Return the JSON object in *body*, or an empty dict if the body is blank.
 
     Raises:
         *wrong*: the body is JSON but not an object, or a name is repeated.
@@ -190,8 +182,7 @@ def object_from(body: bytes, wrong: type[Rejected]) -> dict[str, Any]:
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """
-    Return a dict of *pairs*. JSON decoders of settings use this function as `object_pairs_hook`.
+    """Return a dict of *pairs*. JSON decoders of settings use this function as `object_pairs_hook`.
 
     Raises:
         ValueError: a key is repeated.
@@ -203,8 +194,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def decode_json(text: bytes, field: str) -> Any:
-    """
-    Parse one JSON value.
+    """Parse one JSON value.
 
     Raises:
         InvalidOperation: *text* is not JSON (such as NaN) or is nested too deeply.
@@ -214,8 +204,7 @@ def decode_json(text: bytes, field: str) -> Any:
 
 
 def decode_spelled(text: bytes, field: str) -> tuple[Any, str]:
-    """
-    Parse one JSON value as `decode_json` does; return the value and its text.
+    """Parse one JSON value as `decode_json` does; return the value and its text.
 
     Raises:
         InvalidOperation, TooLarge: see `decode_json`.
@@ -226,8 +215,7 @@ def decode_spelled(text: bytes, field: str) -> tuple[Any, str]:
 
 
 def decode_array(body: bytes) -> Any:
-    """
-    Parse *body* as `decode_json` does; the limit of parts applies to each element of an array.
+    """Parse *body* as `decode_json` does; the limit of parts applies to each element of an array.
 
     A large array is decoded by element, because no other thread runs during a call of the decoder.
 
@@ -270,8 +258,7 @@ def members(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _in_order(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """
-    Return a dict of *pairs* in which a repeated key has the position of its last occurrence.
+    """Return a dict of *pairs* in which a repeated key has the position of its last occurrence.
 
     The order matters, because keys that differ only in case are the same field, and the last of
     these keys counts. `dict(pairs)` keeps the position of the first occurrence.
@@ -296,8 +283,7 @@ _DECODER = json.JSONDecoder(
 
 
 def _check_depth(text: bytes, field: str, depth_max: int = limits.JSON_DEPTH_MAX) -> None:
-    """
-    Check that *text* is not nested deeper than *depth_max*.
+    """Check that *text* is not nested deeper than *depth_max*.
 
     Python's parser is recursive, so it must not parse the text before this check.
 
@@ -316,8 +302,7 @@ def _check_depth(text: bytes, field: str, depth_max: int = limits.JSON_DEPTH_MAX
 
 
 def _structure(text: bytes) -> bytes:
-    """
-    Return the brackets and commas of the JSON *text*, without those in strings.
+    """Return the brackets and commas of the JSON *text*, without those in strings.
 
     Each step is one call of compiled code. A loop in Python over the brackets of a request would
     take a second.
@@ -328,8 +313,7 @@ def _structure(text: bytes) -> bytes:
 
 
 def _check_parts(text: bytes, field: str) -> None:
-    """
-    Check that *text*, one JSON value, has at most `limits.JSON_PARTS_MAX` brackets and commas.
+    """Check that *text*, one JSON value, has at most `limits.JSON_PARTS_MAX` brackets and commas.
 
     Raises:
         TooLarge: *text* has more.
@@ -341,8 +325,7 @@ def _check_parts(text: bytes, field: str) -> None:
 
 
 def check_count(count: int) -> None:
-    """
-    Check the number of operations in a request.
+    """Check the number of operations in a request.
 
     Raises:
         TooLarge: *count* exceeds `limits.REQUEST_OPERATIONS_MAX`.

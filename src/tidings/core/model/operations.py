@@ -1,5 +1,4 @@
-"""
-Operations as producers send them and as the log stores them.
+"""Operations as producers send them and as the log stores them.
 
 An operation is a change of one object. It is validated once, on ingest, and becomes one line of
 JSON. The line starts with the event name, so that a reader can extract the event name and the data
@@ -64,8 +63,7 @@ _DECODER = json.JSONDecoder(parse_float=parse_number)
 
 
 def decode(text: str) -> Any:
-    """
-    Parse the JSON *text*, so that `spell_numbers` can encode its numbers with all their digits.
+    """Parse the JSON *text*, so that `spell_numbers` can encode its numbers with all their digits.
 
     Raises:
         ValueError: *text* is not JSON.
@@ -80,8 +78,7 @@ def _significant(number: str) -> str:
 
 
 def spell_numbers(data: object, encoder: json.JSONEncoder) -> str:
-    """
-    Encode *data* as JSON, with all digits of each `LongNumber`.
+    """Encode *data* as JSON, with all digits of each `LongNumber`.
 
     Raises:
         ValueError: a number is outside the range of JSON.
@@ -115,8 +112,7 @@ class Canonical(str):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """
-    The fields of an operation that filters use.
+    """The fields of an operation that filters use.
 
     *changed* is used only for listeners (clients of Triton's protocol); it is empty otherwise.
     """
@@ -143,8 +139,7 @@ def as_event(line: str, event: str) -> str:
 
 
 def parse_line(line: str) -> Operation:
-    """
-    Parse a line of the log or of a row.
+    """Parse a line of the log or of a row.
 
     Raises:
         StorageFailed: the stored line was changed by the disk.
@@ -157,8 +152,7 @@ def parse_line(line: str) -> Operation:
 
 
 def line_from(raw: object, *, now_ms: int, where: str = "") -> str:
-    """
-    Return the line of the log for *raw*, a decoded JSON value that a producer sent.
+    """Return the line of the log for *raw*, a decoded JSON value that a producer sent.
 
     *where* is the prefix of field names in error messages, such as `ops[3].`. Unknown keys are
     ignored.
@@ -192,8 +186,7 @@ def build_line(
     now_ms: int,
     where: str,
 ) -> str:
-    """
-    Return the line of the log for the values of an operation's fields.
+    """Return the line of the log for the values of an operation's fields.
 
     A field that was not sent is None, but *type_* and *id_* are then `MISSING`. *extras* are the
     fields tags, changed and data.
@@ -222,8 +215,7 @@ _NO_EXTRAS = (None, None, None)
 
 
 def _known_fields(raw: dict[str, Any]) -> dict[str, Any]:
-    """
-    Return the known fields of *raw*.
+    """Return the known fields of *raw*.
 
     The case of names is ignored, and the last of several equal names counts. Producers that were
     written for oplog rely on this.
@@ -234,8 +226,7 @@ def _known_fields(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def lower_case(text: str) -> str:
-    """
-    Return *text* in lower case, converted letter by letter as oplog does.
+    """Return *text* in lower case, converted letter by letter as oplog does.
 
     The result of `str.lower` depends on the letters next to a sigma, and has two letters for a
     dotted capital I.
@@ -302,8 +293,7 @@ def _array(given: object, field: str, count_max: int, where: str) -> str:
 
 
 def _plain_array(given: list[Any]) -> str | None:
-    """
-    Return *given* as JSON if each entry certainly passes `check_text`.
+    """Return *given* as JSON if each entry certainly passes `check_text`.
 
     Otherwise return None, for example if an entry contains a character that JSON escapes. All
     entries are joined and checked at once, which is faster than checking each.
@@ -346,8 +336,7 @@ def _is_plain(value: object, bytes_max: int) -> TypeGuard[str]:
 
 
 def check_text(value: object, field: str, bytes_max: int) -> str:
-    """
-    Return *value* if it is a non-empty string that every store can hold.
+    """Return *value* if it is a non-empty string that every store can hold.
 
     Raises:
         InvalidOperation: *value* is not a string, is empty, or has a NUL or a lone surrogate.
@@ -368,8 +357,7 @@ def check_text(value: object, field: str, bytes_max: int) -> str:
 
 
 def to_canonical_json(value: object) -> str:
-    """
-    Encode *value* as JSON in the way of the log: equal strings are spelled equally, in one line.
+    """Encode *value* as JSON in the way of the log: equal strings are spelled equally, in one line.
 
     Raises:
         ValueError: a number is outside the range of JSON.
@@ -378,9 +366,7 @@ def to_canonical_json(value: object) -> str:
 
 
 def without_breaks(text: str) -> str:
-    """
-    Escape the characters in the JSON *text* that some SSE clients treat as line breaks.
-    """
+    """Escape the characters in the JSON *text* that some SSE clients treat as line breaks."""
     return _BREAK.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -436,8 +422,7 @@ def type_prefix(name: str) -> str:
 
 
 def seek(types: Iterable[str] | None, key: str) -> str | None:
-    """
-    Return the place after *key* from which keys of *types* follow: *key* or the prefix of a type.
+    """Return the place after *key* from which keys of *types* follow: *key* or a type's prefix.
 
     If *types* is None, all keys follow *key*. Return None if no key of *types* can follow.
     """
@@ -452,8 +437,7 @@ MARKED = f',"{MARK}":true}}'
 
 
 def is_change(line: str) -> bool:
-    """
-    Return True if *line* is a change without an object, as changeagent's clients post it.
+    """Return True if *line* is a change without an object, as changeagent's clients post it.
 
     Such a line ends with a mark after the data, where no operation of a client can have it.
     """
@@ -474,8 +458,7 @@ def is_erasure(line: str) -> bool:
 
 
 def begins_with_erasure(text: str) -> bool:
-    """
-    Return True if the page with *text* has an erasure entry.
+    """Return True if the page with *text* has an erasure entry.
 
     Such an entry is always the first of its page (`erasure.service`).
     """

@@ -1,5 +1,4 @@
-"""
-Pages, the unit of append. A page holds the operations of one request, in order.
+"""Pages, the unit of append. A page holds the operations of one request, in order.
 
 The body of a page is NDJSON, with one line per operation. These lines are the entries of the page.
 The index of an entry in the page is its slot, which stays the same if other entries are removed.
@@ -27,8 +26,7 @@ ZLIB, GZIP = 15, 31  # window bits for data with a zlib header, and for data wit
 
 
 def inflate(packed: bytes, bytes_max: int, window_bits: int = ZLIB) -> bytes:
-    """
-    Return *packed* inflated.
+    """Return *packed* inflated.
 
     Raises:
         zlib.error: the data is damaged, truncated, followed by other bytes, or larger than
@@ -51,8 +49,7 @@ _DEFLATE_LEVEL = 6
 
 @dataclass(frozen=True)
 class Page:
-    """
-    One page of a log.
+    """One page of a log.
 
     *body* is NDJSON text, or its deflated bytes. The body of a filler is empty.
     *at_ms* is the commit time by the writer's clock; *append_id* identifies the write.
@@ -126,9 +123,7 @@ class Page:
         return self.slots[-1] if self.slots else -1
 
     def only(self, kept: Sequence[tuple[int, str]]) -> Page:
-        """
-        Return a copy of this page, inflated, with only the entries *kept*; they keep their slots.
-        """
+        """Return a copy of this page, inflated, with only the entries *kept*, in their slots."""
         text, slots = "\n".join(line for _, line in kept), tuple(slot for slot, _ in kept)
         return replace(self, body=text, slots=slots)
 
@@ -147,8 +142,7 @@ class Page:
 
 
 class Pages(list[Page]):
-    """
-    The pages found by one read of a log.
+    """The pages found by one read of a log.
 
     *more* is True if the read stopped early, so that more pages may follow.
     """
@@ -164,8 +158,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def encode(lines: Sequence[str], bytes_max: int = limits.PAGE_BYTES_MAX) -> str | bytes:
-    """
-    Return the body of a page that holds *lines*.
+    """Return the body of a page that holds *lines*.
 
     Raises:
         TooLarge: the compressed body exceeds *bytes_max*.

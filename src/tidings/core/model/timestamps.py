@@ -21,8 +21,7 @@ MS_MAX = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MS  # the end of the ye
 
 
 def normal_form(text: str) -> str:
-    """
-    Return *text* in the normal form: in UTC, truncated to milliseconds, without trailing zeros.
+    """Return *text* in the normal form: in UTC, truncated to milliseconds, without trailing zeros.
 
     An example of the normal form is `2026-11-20T17:19:10.94Z`.
 
@@ -54,8 +53,7 @@ def from_ms(ms: int) -> str:
 
 
 def to_ms(text: str) -> int:
-    """
-    Return *text*, a timestamp in the normal form, as milliseconds since 1970.
+    """Return *text*, a timestamp in the normal form, as milliseconds since 1970.
 
     Compare timestamps by this number, because the texts do not sort by time.
 

@@ -1,5 +1,4 @@
-"""
-Decode operations of ordinary shape with `msgspec`, which may not be installed.
+"""Decode operations of ordinary shape with `msgspec`, which may not be installed.
 
 This module describes only the names and the types of an operation's fields; `operations` has the
 rules for their values. If a decoder of this module rejects a body, the decoder of `json_body`
@@ -30,8 +29,7 @@ class Fields(Struct, forbid_unknown_fields=True, gc=False):
 
 
 def is_canonical(text: bytes) -> bool:
-    """
-    Return True if the JSON *text* is certainly spelled as `to_canonical_json` spells its value.
+    """Return True if the JSON *text* is certainly spelled as `to_canonical_json` spells its value.
 
     A text that is the same after decoding and encoding has no spaces, no repeated names and no
     unusual spelling of an integer. Return False for a text with escapes and for a text with floats
@@ -44,8 +42,7 @@ def is_canonical(text: bytes) -> bool:
 
 
 def _short_float(text: str) -> float:
-    """
-    Return *text* as a float if Python spells the float as in *text*.
+    """Return *text* as a float if Python spells the float as in *text*.
 
     Raises:
         ValueError: Python spells the float in another way.

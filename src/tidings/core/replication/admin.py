@@ -1,5 +1,4 @@
-"""
-Show, pause, start, reset, yield, promote and monitor chained feeds for an operator.
+"""Show, pause, start, reset, yield, promote and monitor chained feeds for an operator.
 
 Each action is one conditional write of the relay document, which has the progress of a chained
 feed. A run of the relay notices the change at its next write. An action that would change nothing
@@ -79,8 +78,7 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayControl:
-    """
-    The status of feeds for an operator, and the actions of an operator.
+    """The status of feeds for an operator, and the actions of an operator.
 
     *feeds* are all feeds of the deployment, and *sources* the sources of its chained feeds. *log*
     assigns the page numbers for producers. Without a *coordinator*, the status of a feed does not
@@ -107,8 +105,7 @@ class RelayControl:
             return {**broken, "error": str(error), **self._ends(feed)}
 
     def document(self, feed: str) -> Document:
-        """
-        Return the status of *feed*.
+        """Return the status of *feed*.
 
         Raises:
             InvalidFeed, UnknownFeed: see `FeedNames.check`.
@@ -132,8 +129,7 @@ class RelayControl:
         }
 
     def act(self, feed: str, action: str, fields: Mapping[str, object]) -> Document:
-        """
-        Do *action* and return the new status of *feed*.
+        """Do *action* and return the new status of *feed*.
 
         Raises:
             NotChained: the feed is local.
@@ -157,8 +153,7 @@ class RelayControl:
         raise Unavailable(f"{feed}: the relay changed during each of {_ATTEMPTS_MAX} attempts")
 
     def _promote(self, before: Relay, after: Relay) -> bool:
-        """
-        Store *after*. If the upstream may have more pages, skip the numbers of these pages.
+        """Store *after*. If the upstream may have more pages, skip the numbers of these pages.
 
         These pages are lost here, but readers may have received them from the upstream. Therefore
         first record the range of the lost pages, by which the cursors of these readers are
@@ -202,8 +197,7 @@ class RelayControl:
         return self.store.relay(feed).wanted is Wanted.PROMOTED
 
     def _act_as_master(self, feed: str, action: Action, fields: Mapping[str, object]) -> None:
-        """
-        Do *action* on a local feed.
+        """Do *action* on a local feed.
 
         Raises:
             NotChained, NothingDone, InvalidRelay: see `act`.
@@ -260,8 +254,7 @@ class RelayControl:
 
 
 def apply_action(relay: Relay, action: Action) -> Relay:
-    """
-    Return *relay* after *action*.
+    """Return *relay* after *action*.
 
     Raises:
         NothingDone: the relay is already in the requested state.
@@ -281,8 +274,7 @@ def apply_action(relay: Relay, action: Action) -> Relay:
 
 
 def promote_relay(relay: Relay, source: Source, fields: Mapping[str, object]) -> Relay:
-    """
-    Return *relay* changed for a feed that becomes a master.
+    """Return *relay* changed for a feed that becomes a master.
 
     Raises:
         IncompleteCopy: the upstream may have more pages, and no reason was given for losing them.
@@ -303,8 +295,7 @@ def promote_relay(relay: Relay, source: Source, fields: Mapping[str, object]) ->
 
 
 def reset(relay: Relay, here: int, restart_offset: int, fields: Mapping[str, object]) -> Relay:
-    """
-    Return *relay* reset to the upstream's state, to the upstream's next page, or to an event.
+    """Return *relay* reset to the upstream's state, to the upstream's next page, or to an event.
 
     The local log already has page numbers up to *here*, and no number is used twice. Therefore the
     next page that is copied must have a higher number.
@@ -357,8 +348,7 @@ def _parse_place(to: object) -> Place:
 
 
 def _parse_action(action: str, fields: Mapping[str, object]) -> Action:
-    """
-    Return the `Action` named *action*.
+    """Return the `Action` named *action*.
 
     Raises:
         InvalidRelay: the action is unknown, or one of *fields* is not a field of the action.

@@ -1,5 +1,4 @@
-"""
-Copy the state of an upstream, and compare it with the state of the chained feed.
+"""Copy the state of an upstream, and compare it with the state of the chained feed.
 
 A chained feed copies the upstream's state if the upstream's log does not go back to the checkpoint
 of the feed. The copied rows include at least the operations up to the checkpoint of the upstream's
@@ -52,8 +51,7 @@ _BATCH_ROWS = 1000
 
 @dataclass(slots=True, kw_only=True)
 class Bootstrapper:
-    """
-    A copier of the upstream's state. It needs the lease of the follower `state`, see `acquire`.
+    """A copier of the upstream's state. It needs the lease of the follower `state`, see `acquire`.
 
     *tombstone_ms* is the lifetime of the tombstones that the copier creates. The copier records in
     *tombstones* that tombstones of the upstream may have a shorter lifetime.
@@ -71,8 +69,7 @@ class Bootstrapper:
     _leases: dict[str, Lease] = field(default_factory=dict)
 
     def acquire(self, feed: str) -> bool:
-        """
-        Take the lease of the follower `state`; return True if this process has the lease.
+        """Take the lease of the follower `state`; return True if this process has the lease.
 
         While this process has the lease, no other process writes the state of *feed*.
         """
@@ -98,8 +95,7 @@ class Bootstrapper:
     def step(
         self, relay: Relay, copy: Copy, url: str, selection: Selection
     ) -> tuple[Copy, UpstreamStatus | None]:
-        """
-        Copy the next rows of *copy*. Call `acquire` first.
+        """Copy the next rows of *copy*. Call `acquire` first.
 
         Return the progress of the copy, and the status of the upstream. The status is None if
         nothing was requested from the upstream.
@@ -121,8 +117,7 @@ class Bootstrapper:
         return replace(after, after=end), status
 
     def repair(self, relay: Relay, bucket: int, url: str) -> None:
-        """
-        Replace the local rows of *bucket* with those of the upstream. Call `acquire` first.
+        """Replace the local rows of *bucket* with those of the upstream. Call `acquire` first.
 
         The upstream's state must contain all local pages. A row may be of a page that was not
         copied yet. When this page is copied later, it does not change the row. An object that the
@@ -140,8 +135,7 @@ class Bootstrapper:
             after = rows.after
 
     def finish(self, relay: Relay, copy: Copy) -> Relay:
-        """
-        Let the log continue after the page of *copy*; return the changed *relay* to be stored.
+        """Let the log continue after the page of *copy*; return the changed *relay* to be stored.
 
         The floor is raised before the relay is stored. Concurrent readers therefore find that pages
         were trimmed, instead of waiting at the old end of the log.
@@ -161,8 +155,7 @@ class Bootstrapper:
         )
 
     def _rows(self, copy: Copy, url: str, selection: Selection) -> Rows | None:
-        """
-        Request the next rows of *copy*.
+        """Request the next rows of *copy*.
 
         If *copy* copies no rows, only the upstream's status is needed, and only once.
         """
@@ -196,8 +189,7 @@ class Bootstrapper:
         return row._replace(page=page, at_ms=now, line=line, expires_ms=now + self.tombstone_ms)
 
     def _write(self, feed: str, changes: Iterator[Difference]) -> None:
-        """
-        Write each change if the stored row is still equal to the row that was read.
+        """Write each change if the stored row is still equal to the row that was read.
 
         Positions are not compared, because rows of another log may have any position. The lease is
         renewed before each batch, so that a process that was suspended for long writes nothing.
@@ -218,8 +210,7 @@ def _change(status: Row | None, wanted: Row) -> Difference:
 
 
 def _at_end_of(relay: Relay, copy: Copy, status: UpstreamStatus | None) -> Copy:
-    """
-    Return *copy* with the page after which the log continues.
+    """Return *copy* with the page after which the log continues.
 
     All rows that were read so far contain the operations up to this page.
 
@@ -243,8 +234,7 @@ def _at_end_of(relay: Relay, copy: Copy, status: UpstreamStatus | None) -> Copy:
 
 @dataclass(slots=True, kw_only=True)
 class Comparison:
-    """
-    A comparison of sums every `limits.RELAY_COMPARE_MS`, which repairs buckets that differ.
+    """A comparison of sums every `limits.RELAY_COMPARE_MS`, which repairs buckets that differ.
 
     The upstream's sums are the sums at one page. The relay does not append later pages until the
     local state has also reached this page, which takes seconds. *waits* is how often the comparison
@@ -275,8 +265,7 @@ class Comparison:
         return self._theirs is None or page <= self._theirs.page
 
     def step(self, relay: Relay, url: str) -> Relay | None:
-        """
-        Continue the comparison; return the changed *relay* when the comparison is finished.
+        """Continue the comparison; return the changed *relay* when the comparison is finished.
 
         Return None if the comparison must be continued later.
 
@@ -322,8 +311,7 @@ class Comparison:
         )
 
     def _sum_rows(self, feed: str, bucket: int, page: int) -> int | None:
-        """
-        Return the sum of the rows of *bucket*, as of *page*.
+        """Return the sum of the rows of *bucket*, as of *page*.
 
         Return None if there are more rows than can be read while pages wait. Also return None if a
         row is of a page after *page*, because the row was copied before its page.

@@ -1,5 +1,4 @@
-"""
-Determine which feeds are copies of another feed at present, and refuse writes to these feeds.
+"""Determine which feeds are copies of another feed at present, and refuse writes to these feeds.
 
 Every writer imports this module. The module `relay` is therefore imported only when it is needed.
 """
@@ -27,8 +26,7 @@ COPIES_TTL_MS = 1_000
 
 
 class Copies(Mapping[str, "Source"]):
-    """
-    The sources of all feeds in *sources* that are still copies, because they were not promoted.
+    """The sources of all feeds in *sources* that are still copies, because they were not promoted.
 
     The relay of a feed is read again after `COPIES_TTL_MS`. A feed counts as a copy if its relay
     cannot be read, so that no producer writes to a copy by mistake.
@@ -72,8 +70,7 @@ class Copies(Mapping[str, "Source"]):
 
 @dataclass(frozen=True, slots=True)
 class WriteGuard:
-    """
-    A guard that refuses writes to chained feeds.
+    """A guard that refuses writes to chained feeds.
 
     *master* returns the address of the feed's master, to which producers post, or "" if the address
     is unknown. It returns None if *sources* still contains the feed, but the feed was promoted.
@@ -83,8 +80,7 @@ class WriteGuard:
     master: Callable[[str], str | None] | None = None
 
     def check(self, feed: str) -> None:
-        """
-        Check that producers may post to *feed*.
+        """Check that producers may post to *feed*.
 
         Raises:
             Chained: *feed* is a copy; the error contains the address to post to.
@@ -109,8 +105,7 @@ class CopiedUntil:
     relays: RelayStore
 
     def __call__(self, feed: str, page: int) -> int | None:
-        """
-        Return the second in which *page* was committed upstream, or 0 if the time is unknown.
+        """Return the second in which *page* was committed upstream, or 0 if the time is unknown.
 
         Return None for a local feed, for which the time is not needed: its next page is committed
         later than now, whereas the next page of a copy may have been committed upstream long ago.

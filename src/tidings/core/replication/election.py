@@ -1,5 +1,4 @@
-"""
-Elect the leaders of a cluster.
+"""Elect the leaders of a cluster.
 
 A cluster is a set of deployments, its members, that copy the same master. It has one leader lease
 for each leader. A member that holds a lease is a leader: it renews the lease and reads the master.
@@ -32,8 +31,7 @@ _ANNOUNCE_MS = limits.MEMBER_MS // 3
 
 @dataclass(frozen=True, slots=True)
 class LeaderLease:
-    """
-    Leader lease *number* (from 0) of *cluster*, held by the member at *address* until *until_ms*.
+    """Leader lease *number* (from 0) of *cluster*, of the member at *address* until *until_ms*.
 
     *term* grows by one with each holder; 0 means that no member has held the lease yet. *address*
     is "" after the holder released the lease.
@@ -66,21 +64,17 @@ class Member:
 
 
 class Coordinator(Protocol):
-    """
-    A store of the leader leases and the members of clusters.
+    """A store of the leader leases and the members of clusters.
 
     Each method raises:
         Unavailable: the store did not answer.
     """
 
     def leases(self, cluster: str) -> Sequence[LeaderLease]:
-        """
-        Return the leases that were ever taken, in order of `number`, strongly consistent.
-        """
+        """Return the leases that were ever taken, in order of `number`, strongly consistent."""
 
     def take(self, before: LeaderLease, after: LeaderLease) -> bool:
-        """
-        Replace *before* by *after* if the stored term and time are those of *before*.
+        """Replace *before* by *after* if the stored term and time are those of *before*.
 
         Return True if *before* was replaced.
         """
@@ -94,8 +88,7 @@ class Coordinator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """
-    The role of a deployment, and the *url* that it reads.
+    """The role of a deployment, and the *url* that it reads.
 
     *url* is "" if a follower has no leader to read. *term* is the term of a leader's lease.
     """
@@ -121,8 +114,7 @@ class Elector:
     _pause_until_ms: int = 0
 
     def assignment(self, relay: Relay) -> Assignment:
-        """
-        Return the current assignment.
+        """Return the current assignment.
 
         The coordinator is queried at most once in `limits.LEADER_LEASE_RENEW_MS`. If it does not
         answer, return the last assignment.
@@ -226,8 +218,7 @@ def free_lease(leases: Iterable[LeaderLease], now_ms: int) -> LeaderLease | None
 
 
 def leader_of(leases: Iterable[LeaderLease], address: str, now_ms: int) -> str:
-    """
-    Return the address of the leader that the follower at *address* reads, or "" without a leader.
+    """Return the address of the leader that the follower at *address* reads, "" without a leader.
 
     The hash of *address* selects the leader, so that the followers are spread over the leaders.
     """

@@ -1,5 +1,4 @@
-"""
-The relay of a chained feed: its progress, its upstream, and the state requested by the operator.
+"""The relay of a chained feed: its progress, its upstream, and the state requested by the operator.
 
 Each chained feed has one relay document. A run of the relay stores the pages that it copied and the
 changed document in one write. If an operator or another run has changed the document in the
@@ -39,15 +38,13 @@ class RelayStore(Protocol):
         """Return all relays in the order of their feeds, strongly consistent."""
 
     def write(self, before: Relay, after: Relay) -> bool:
-        """
-        Replace *before* with *after* and return True if the stored version is that of *before*.
+        """Replace *before* with *after* and return True if the stored version is that of *before*.
 
         The stored version becomes `before.version + 1`, even if *after* has another version.
         """
 
     def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
-        """
-        Do as `write`, append *pages* and set the head to `after.checkpoint`, in one transaction.
+        """Do as `write`, append *pages* and set the head to `after.checkpoint`, in one transaction.
 
         Also add to the feed's counter of operations the difference between the counts of *after*
         and *before*. If a page with the number of one of *pages* exists, write nothing and return
@@ -82,8 +79,7 @@ class Condition(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """
-    An unfinished copy of the upstream's state.
+    """An unfinished copy of the upstream's state.
 
     The rows of the buckets below *bucket* are copied, and the rows of *bucket* up to the key
     *after*. When the copy is complete, the log continues after page *page* (-1: not known yet),
@@ -119,8 +115,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """
-    The document of a chained feed.
+    """The document of a chained feed.
 
     *checkpoint* is the last local page, or 0 before the first page. This page was committed at
     *seconds* (0: unknown). *via* are the ids of the relays from the master to this feed, and *id*
@@ -238,8 +233,7 @@ class _ObservedStatus:
 
 @dataclass(slots=True)
 class RelayLock:
-    """
-    A lock on a relay, stored in the relay document.
+    """A lock on a relay, stored in the relay document.
 
     *relay* is the document as *owner* last read or wrote it. Call `mark_stale` if the stored
     document may have changed, and `refresh` before each step. *repeated* is the number of pages
@@ -267,8 +261,7 @@ class RelayLock:
         self._stale = True
 
     def save(self, after: Relay) -> bool:
-        """
-        Store *after* as `relay` and renew the lock.
+        """Store *after* as `relay` and renew the lock.
 
         If another process has changed the document, write nothing and return False.
         """

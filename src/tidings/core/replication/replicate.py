@@ -1,5 +1,4 @@
-"""
-Copy whole pages of an upstream to a chained feed, in order, with the same numbers.
+"""Copy whole pages of an upstream to a chained feed, in order, with the same numbers.
 
 A lock in the relay document ensures that one run at a time copies a feed. Each write stores the
 pages, the checkpoint and the head in one step, on the condition that the relay document has not
@@ -59,8 +58,7 @@ _PAGE_OVERHEAD_BYTES = 2_000  # maximum size of a page in the store without its 
 
 
 def fresh(pages: Sequence[Page], checkpoint: int) -> list[Page]:
-    """
-    Return the pages after *checkpoint*. The other pages are already in the log.
+    """Return the pages after *checkpoint*. The other pages are already in the log.
 
     Raises:
         BrokenBatch: a page is missing after the checkpoint or between two pages.
@@ -74,8 +72,7 @@ def fresh(pages: Sequence[Page], checkpoint: int) -> list[Page]:
 
 
 def pack_page(page: Page, append_id: str, *, now_ms: int, page_ms: int) -> Page:
-    """
-    Return *page* as the log stores it.
+    """Return *page* as the log stores it.
 
     A copied page may be older than the retention of the log. Its expiry is at least a day after
     *now_ms*, so that the page is trimmed before it expires.
@@ -123,8 +120,7 @@ _COPIES = {FallOff.BOOTSTRAP: Copy(), FallOff.LATEST: Copy(empty=True)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relayer:
-    """
-    A worker that copies the pages of chained feeds from their upstreams.
+    """A worker that copies the pages of chained feeds from their upstreams.
 
     *page_ms* is the time after which a page expires from the log.
     """
@@ -141,8 +137,7 @@ class Relayer:
     coordinator: Coordinator | None = None
 
     def run(self, feed: str) -> int:
-        """
-        Copy the pages of *feed* for up to `limits.RELAY_RUN_MS`; return how many were copied.
+        """Copy the pages of *feed* for up to `limits.RELAY_RUN_MS`; return how many were copied.
 
         Raises:
             BrokenRelay: the stored document of the relay cannot be read.
@@ -170,8 +165,7 @@ class Relayer:
 
 @dataclass(slots=True)
 class _Run:
-    """
-    One run of one relay.
+    """One run of one relay.
 
     *size* is the reply size that the next page needs, or 0 if the last reply was large enough.
     """
@@ -247,8 +241,7 @@ class _Run:
         return continues
 
     def _step(self) -> bool:
-        """
-        Do one step, and return True if the run continues.
+        """Do one step, and return True if the run continues.
 
         The run ends after its maximum time, if it has lost the lock, or if the relay must not run.
         """
@@ -289,8 +282,7 @@ class _Run:
         return not same_url or (to.role, to.term) != (relay.role, relay.term)
 
     def _switch(self, to: Assignment) -> None:
-        """
-        Store the new role and upstream. The log stays as it is.
+        """Store the new role and upstream. The log stays as it is.
 
         Remove from `via` the relays from the master to the old upstream. The old upstream may now
         copy this feed. If it found its own relay in `via`, it would report a cycle.
@@ -340,8 +332,7 @@ class _Run:
         return max(1, min(longest, (self.until_ms - self.parts.runtime.steady()) // 1000))
 
     def _groups(self, batch: ReplicationBatch) -> list[list[Page]]:
-        """
-        Return the new pages in groups that fit one write.
+        """Return the new pages in groups that fit one write.
 
         Raises:
             BrokenBatch: a page is missing, see `fresh`, or the next page is too large.
@@ -386,8 +377,7 @@ class _Run:
             self._wait()
 
     def _is_ours(self) -> bool:
-        """
-        Return True if all pages of the local log are copies; otherwise stop the relay.
+        """Return True if all pages of the local log are copies; otherwise stop the relay.
 
         Pages are therefore never appended to a log that producers have posted to, or to a log that
         has lost its relay document.
@@ -433,8 +423,7 @@ class _Run:
         self.lock.mark_stale()
 
     def _is_cycle(self, status: UpstreamStatus, url: str) -> bool:
-        """
-        Return True, and store an error, if the upstream copies this feed, directly or indirectly.
+        """Return True, and store an error, if the upstream copies this feed, also indirectly.
 
         Do the same if the chain of copies up to the upstream is too long. Two members of a cluster
         may copy each other until the next election, so a member retries instead of stopping.

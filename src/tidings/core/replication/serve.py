@@ -1,5 +1,4 @@
-"""
-Serve the pages of a feed, and the rows of its state, to the feeds that copy it.
+"""Serve the pages of a feed, and the rows of its state, to the feeds that copy it.
 
 A reply has as many whole pages as fit, in order, with their numbers. If a selection leaves out all
 operations of a page, the page is sent empty, so that the copy has every page number.
@@ -49,8 +48,7 @@ _BLOCK_MAX = 2**32 - 1  # seconds of waiting that a caller may request; the actu
 
 @dataclass(frozen=True, slots=True)
 class PagesRequest:
-    """
-    A request for pages after *after*. The reply has at most *size* bytes.
+    """A request for pages after *after*. The reply has at most *size* bytes.
 
     If the log has no pages after *after*, the reply is delayed up to *block_s* seconds.
     """
@@ -71,8 +69,7 @@ class RowsRequest:
 
 
 def parse_pages_request(query: Query) -> PagesRequest:
-    """
-    Parse the query string of a request for pages; the first value of each name counts.
+    """Parse the query string of a request for pages; the first value of each name counts.
 
     Raises:
         InvalidPagesRequest, InvalidCursor, InvalidFilter: a value breaks its rule.
@@ -86,8 +83,7 @@ def parse_pages_request(query: Query) -> PagesRequest:
 
 
 def parse_rows_request(query: Query) -> RowsRequest:
-    """
-    Parse the query string of a request for rows; the first value of each name counts.
+    """Parse the query string of a request for rows; the first value of each name counts.
 
     Raises:
         InvalidPagesRequest, InvalidFilter: a value breaks its rule.
@@ -101,8 +97,7 @@ def parse_rows_request(query: Query) -> RowsRequest:
 
 
 def _selection(query: Query) -> Selection:
-    """
-    Parse a selection.
+    """Parse a selection.
 
     A selection with parents also includes operations that remove these parents from an object, so
     that the copy removes the object.
@@ -139,8 +134,7 @@ def _nothing(feed: str) -> tuple[Lost, ...]:
 
 @dataclass(slots=True)
 class ReplicationReader:
-    """
-    A reader of pages and rows of any feed, including a feed that is a copy itself.
+    """A reader of pages and rows of any feed, including a feed that is a copy itself.
 
     The position in a request is compared with the page in the log. The last valid position of each
     feed is cached, so that this comparison needs no read for readers at the end of the log. *log*
@@ -155,8 +149,7 @@ class ReplicationReader:
     _valid: Newest[str, Place] = field(default_factory=Newest)
 
     def pages(self, feed: str, after: Place, selection: Selection, size: int) -> ReplicationBatch:
-        """
-        Return the pages after *after*, in at most *size* bytes.
+        """Return the pages after *after*, in at most *size* bytes.
 
         Raises:
             LogFellOff: the log does not go back to *after*.
@@ -186,8 +179,7 @@ class ReplicationReader:
         return self._fill(feed, _status_after(status, pages), pages, selection, size)
 
     def rows(self, feed: str, bucket: int, after: str | None, selection: Selection) -> Rows:
-        """
-        Return the rows of *bucket* after the key *after*, as many as a reply holds.
+        """Return the rows of *bucket* after the key *after*, as many as a reply holds.
 
         The reply continues after a row of the selected types, or before all rows of such a type, so
         that it names no object outside the bound of the reader's key.
@@ -204,8 +196,7 @@ class ReplicationReader:
         return Rows(status, tuple(wanted), place)
 
     def status(self, feed: str) -> UpstreamStatus:
-        """
-        Return the status of *feed*.
+        """Return the status of *feed*.
 
         The head in the status is the last page that any follower has handled, or the last copied
         page of a chained feed.
@@ -233,8 +224,7 @@ class ReplicationReader:
         )
 
     def _has_ended(self, feed: str, status: UpstreamStatus, after: Place) -> bool:
-        """
-        Return True if *feed* has yielded and has no page after *after*, not even an unfinished one.
+        """Return True if *feed* has yielded and has no page after *after*, finished or not.
 
         Raises:
             OtherLog: *feed* is a master, and its log has never reached *after*.
@@ -278,8 +268,7 @@ class ReplicationReader:
 
 
 def wants(selection: Selection, row: Row) -> bool:
-    """
-    Return True if a copy of *selection* needs *row*.
+    """Return True if a copy of *selection* needs *row*.
 
     A tombstone does not show which parents the object had before. Every copy that may have the
     object therefore needs the tombstone.
@@ -300,8 +289,7 @@ def _with_known_parents(
 
 
 def _count(status: UpstreamStatus, selection: Selection, first: int, most: int) -> int:
-    """
-    Return *most*, or fewer pages if *selection* needs the removed parents of the pages.
+    """Return *most*, or fewer pages if *selection* needs the removed parents of the pages.
 
     Removed parents are known up to the last page that the state contains.
     """
@@ -314,8 +302,7 @@ def _status_after(status: UpstreamStatus, pages: Sequence[Page]) -> UpstreamStat
 
 
 def _select(page: Page, selection: Selection, left: Left | None) -> tuple[Page, int]:
-    """
-    Return the selected part of *page*, unpacked, and the number of operations left out.
+    """Return the selected part of *page*, unpacked, and the number of operations left out.
 
     Operations outside the bound of the reader's key are not counted.
     """

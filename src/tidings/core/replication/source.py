@@ -1,5 +1,4 @@
-"""
-The sources of chained feeds (TIDINGS_SOURCES), and the part of the upstream that each feed copies.
+"""Sources of chained feeds (TIDINGS_SOURCES), and the part of the upstream that each feed copies.
 
 Producers post to a local feed. A chained feed copies another feed page by page, with the same event
 ids. A deployment may have both kinds. For example, `{"main": {"url": "https://HOST/feeds/main"}}`
@@ -84,8 +83,7 @@ Share = Mod | Range
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """
-    The part of a feed to copy.
+    """The part of a feed to copy.
 
     An entry without an object (`has_object`) is in every share, but is copied only if *filter*
     selects everything. An entry that records an erasure is copied even if *filter* and *share* do
@@ -103,8 +101,7 @@ class Selection:
         return self.filter.is_everything and self.share is None
 
     def keeps(self, line: str, left: tuple[str, ...] | None = ()) -> str | None:
-        """
-        Return the line to copy: *line*, a deletion if the object left the selection, or None.
+        """Return the line to copy: *line*, a deletion if the object left the selection, or None.
 
         *left* are the parents that the operation removed, or None if they are unknown.
         """
@@ -129,8 +126,7 @@ ALL = Selection()
 
 
 def select(page: Page, selection: Selection, left: Left | None = None) -> Page:
-    """
-    Return *page* with only the operations that *selection* keeps, each in its slot.
+    """Return *page* with only the operations that *selection* keeps, each in its slot.
 
     *left* are the parents that the operations of *page* removed, or None if they are unknown.
     """
@@ -145,8 +141,7 @@ def select(page: Page, selection: Selection, left: Left | None = None) -> Page:
 
 
 def parse_share(text: str) -> Share | None:
-    """
-    Parse the output of `Mod.encode` or `Range.encode`. Return None for an empty text.
+    """Parse the output of `Mod.encode` or `Range.encode`. Return None for an empty text.
 
     Raises:
         InvalidFilter: *text* is not a share.
@@ -182,8 +177,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """
-    The configuration of a chained feed.
+    """The configuration of a chained feed.
 
     *url* is the address of the feed at the master. *leader* is the address that a feed with the
     role follower reads instead. *address* is the address at which other members of the cluster read
@@ -215,8 +209,7 @@ class WrongSource(Exception):
 
 
 def parse_sources(text: str, feeds: frozenset[str], *, coordinated: bool) -> dict[str, Source]:
-    """
-    Parse TIDINGS_SOURCES. *coordinated* is True if the deployment has a coordinator.
+    """Parse TIDINGS_SOURCES. *coordinated* is True if the deployment has a coordinator.
 
     Raises:
         WrongSource: a source is invalid.
@@ -231,8 +224,7 @@ def parse_sources(text: str, feeds: frozenset[str], *, coordinated: bool) -> dic
 
 
 def addresses(sources: Mapping[str, Source]) -> str:
-    """
-    Return TIDINGS_SOURCES with only the addresses, or "" without sources.
+    """Return TIDINGS_SOURCES with only the addresses, or "" without sources.
 
     Commands use this value to know the feeds to which they must not write.
     """
@@ -291,8 +283,7 @@ def _check_role(source: Source, coordinated: bool) -> None:
 
 
 def parse_feed_url(value: object, field: str) -> str:
-    """
-    Return *value* if it is the address of a feed.
+    """Return *value* if it is the address of a feed.
 
     Raises:
         WrongSource: *value* is not the address of a feed.

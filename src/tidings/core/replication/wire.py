@@ -1,5 +1,4 @@
-"""
-The wire format of replication, for batches of whole pages and for rows of the state.
+"""The wire format of replication, for batches of whole pages and for rows of the state.
 
 The format is NDJSON. The first line has the status of the feed and the number of pages or rows.
 Pages follow in the format of archive parts (`archive.segments`). Each row has two lines: the first
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
 
 
 class Upstream(Protocol):
-    """
-    A client for feeds that this deployment copies. *url* is the address of a feed.
+    """A client for feeds that this deployment copies. *url* is the address of a feed.
 
     Each method raises:
         BrokenBatch: the answer cannot be read.
@@ -39,8 +37,7 @@ class Upstream(Protocol):
     def pages(
         self, url: str, after: Place, selection: Selection, *, size: int, block_s: int
     ) -> ReplicationBatch:
-        """
-        Return whole pages after *after*; wait up to *block_s* seconds if there is no page yet.
+        """Return whole pages after *after*; wait up to *block_s* seconds if there is no page yet.
 
         Raises:
             LogFellOff: the upstream's log does not go back to *after*.
@@ -56,8 +53,7 @@ class Upstream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamStatus:
-    """
-    The status of a feed, for the feeds that copy it.
+    """The status of a feed, for the feeds that copy it.
 
     *floor* is the first page in the feed's log, and *head* the last page that can be read. The
     feed's state contains all pages up to *state*. *master* is the address that producers post to,
@@ -80,8 +76,7 @@ class UpstreamStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReplicationBatch:
-    """
-    Consecutive pages after the requested position, or no pages if there are no new pages.
+    """Consecutive pages after the requested position, or no pages if there are no new pages.
 
     If the next page did not fit the requested size, *pages* is empty, and *pending* is the size in
     bytes of the reply that this page needs. *filtered* is the number of operations that the
@@ -101,8 +96,7 @@ class ReplicationBatch:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """
-    Rows of one bucket of the state, in key order.
+    """Rows of one bucket of the state, in key order.
 
     The next rows follow the key *after*, which is None at the end of the bucket.
     """
@@ -119,8 +113,7 @@ def encode_batch(batch: ReplicationBatch) -> str:
 
 
 def decode_batch(text: str) -> ReplicationBatch:
-    """
-    Parse the output of `encode_batch`.
+    """Parse the output of `encode_batch`.
 
     Raises:
         BrokenBatch: *text* is not a batch, or is truncated.
@@ -142,8 +135,7 @@ def encode_rows(rows: Rows) -> str:
 
 
 def decode_rows(text: str) -> Rows:
-    """
-    Parse the output of `encode_rows`.
+    """Parse the output of `encode_rows`.
 
     Raises:
         BrokenBatch: *text* does not contain rows, or is truncated.

@@ -33,8 +33,7 @@ def settings_document(profile: Profile) -> Document:
 
 
 def profile_fields(document: Mapping[str, Any], feed: str) -> Document:
-    """
-    Return the fields of a `Profile` that *document* sets; *feed* is the name of the feed.
+    """Return the fields of a `Profile` that *document* sets; *feed* is the name of the feed.
 
     Only the types of the values are checked. `profiles.validate` checks the result.
 

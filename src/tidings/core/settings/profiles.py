@@ -1,5 +1,4 @@
-"""
-The profile of a feed, with its links, compatibility, passwords, resources and lost pages.
+"""The profile of a feed, with its links, compatibility, passwords, resources and lost pages.
 
 The profile decides how a feed behaves. The host has a profile of its own, under `model.feeds.HOST`:
 its credentials open every feed, and new feeds begin with its other settings. The owner of the feed
@@ -48,8 +47,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """
-    The settings of one feed.
+    """The settings of one feed.
 
     *object_url* is the template of the link `ref` in events; if it is empty, events have no `ref`.
     If *compat* is `oplog`, the feed answers as oplog did. If *leave* is True, removed parents are
@@ -98,16 +96,14 @@ class ProfileStore(Protocol):
         """Return the stored profile, or the default profile, strongly consistent."""
 
     def save(self, feed: str, profile: Profile) -> bool:
-        """
-        Replace the profile if the stored version is `profile.version`; return False otherwise.
+        """Replace the profile if the stored version is `profile.version`; return False otherwise.
 
         The new stored version is `profile.version + 1`, so that concurrent changes are not lost.
         """
 
 
 def check_object_url(template: str) -> str:
-    """
-    Return *template* if it is valid or empty.
+    """Return *template* if it is valid or empty.
 
     Raises:
         InvalidSetting: *template* is too long, is not printable ASCII, has another scheme than
@@ -129,8 +125,7 @@ def check_object_url(template: str) -> str:
 
 
 def check_compat(name: str) -> str:
-    """
-    Return *name* if it is a known compatibility mode or empty.
+    """Return *name* if it is a known compatibility mode or empty.
 
     Raises:
         InvalidSetting: the mode is unknown.
@@ -141,8 +136,7 @@ def check_compat(name: str) -> str:
 
 
 def check_push_lanes(lanes: int) -> int:
-    """
-    Return *lanes* if a feed can have this number of lanes.
+    """Return *lanes* if a feed can have this number of lanes.
 
     Raises:
         InvalidSetting: the number is out of range.
@@ -154,8 +148,7 @@ def check_push_lanes(lanes: int) -> int:
 
 
 def check_forget_after(days: int) -> int:
-    """
-    Return *days* if deleted objects can be erased after this time; 0 turns the setting off.
+    """Return *days* if deleted objects can be erased after this time; 0 turns the setting off.
 
     Raises:
         InvalidSetting: the number is out of range.
@@ -167,8 +160,7 @@ def check_forget_after(days: int) -> int:
 
 
 def validate(profile: Profile) -> Profile:
-    """
-    Return *profile* if it may be saved.
+    """Return *profile* if it may be saved.
 
     Raises:
         InvalidSetting: a field breaks its rule.
@@ -211,8 +203,7 @@ def must_disconnect(endings: Endings, admission: Admission, since_ms: int, now_m
 
 
 def change(profiles: ProfileStore, feed: str, make: Callable[[Profile], Profile]) -> None:
-    """
-    Replace the profile of *feed* by the result of *make*, unless both are equal.
+    """Replace the profile of *feed* by the result of *make*, unless both are equal.
 
     Raises:
         Unavailable: other processes saved the profile at each attempt.
@@ -226,8 +217,7 @@ def change(profiles: ProfileStore, feed: str, make: Callable[[Profile], Profile]
 
 
 def close(profiles: ProfileStore, feed: str) -> None:
-    """
-    Close every role of *feed* that has no password, because a key or a user is about to be stored.
+    """Close every role of *feed* that has no password, as a key or user is about to be stored.
 
     Raises:
         Unavailable: other processes saved the profile at each attempt.
@@ -236,8 +226,7 @@ def close(profiles: ProfileStore, feed: str) -> None:
 
 
 def remember_lost(profiles: ProfileStore, feed: str, lost: Lost) -> None:
-    """
-    Record that readers may have received the pages *lost*, which the log of *feed* does not have.
+    """Record that readers may have received the pages *lost*, which *feed* does not have.
 
     Raises:
         Unavailable: other processes saved the profile at each attempt.
@@ -254,8 +243,7 @@ def with_lost(profile: Profile, lost: Lost) -> Profile:
 
 
 def merge_lost(lost: Iterable[Lost]) -> tuple[Lost, ...]:
-    """
-    Return the ranges *lost* in the order of the log. Merge the oldest ranges if there are too many.
+    """Return the ranges *lost* in the order of the log. Merge the oldest if there are too many.
 
     A reader with a cursor between two merged ranges then gets an unnecessary full copy.
     """
@@ -266,8 +254,7 @@ def merge_lost(lost: Iterable[Lost]) -> tuple[Lost, ...]:
 
 
 def hit(cursor: Cursor, lost: Iterable[Lost]) -> bool:
-    """
-    Return True if a consumer with *cursor* may have received lost data.
+    """Return True if a consumer with *cursor* may have received lost data.
 
     The rows of a replication may have been read at any time after it began. A replication that
     began before the restore may therefore contain lost data, even if its page is before the lost
@@ -285,8 +272,7 @@ def hit(cursor: Cursor, lost: Iterable[Lost]) -> bool:
 
 
 def possible(known: int, elapsed_ms: int) -> int:
-    """
-    Return how many page numbers after *known* may have been assigned in *elapsed_ms*.
+    """Return how many page numbers after *known* may have been assigned in *elapsed_ms*.
 
     The result is at most a small part of the remaining numbers. Otherwise a wrong clock could use
     up all numbers.
@@ -297,8 +283,7 @@ def possible(known: int, elapsed_ms: int) -> int:
 
 
 class Recent(Generic[K, V]):
-    """
-    A cache of the results of *read* by key. A result is used for *age_ms()*, or until `forget`.
+    """A cache of the results of *read* by key. A result is used for *age_ms()*, or until `forget`.
 
     The result of a read that began before `forget` is not used again, because it may be the old
     value. If several threads find an expired value at the same time, each of them calls *read*.
@@ -328,8 +313,7 @@ class Recent(Generic[K, V]):
 
 
 class RecentProfiles:
-    """
-    A cache of another `ProfileStore`, for `limits.PROFILE_AGE_MS`.
+    """A cache of another `ProfileStore`, for `limits.PROFILE_AGE_MS`.
 
     A profile saved through this class takes effect at once; call `forget` after any other write.
     """
@@ -387,9 +371,7 @@ def _nothing(feed: str) -> tuple[Lost, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """
-    The pages that each feed lost. *copied* returns the pages that the upstream of a feed lost.
-    """
+    """The pages that each feed lost. *copied* returns those that a feed's upstream lost."""
 
     profiles: ProfileStore
     copied: Callable[[str], tuple[Lost, ...]] = _nothing
@@ -412,8 +394,7 @@ class CompatibilityMode:
     feeds: FeedNames
 
     def are_oplogs(self, feed: str) -> bool:
-        """
-        Return True if *feed* answers as oplog did.
+        """Return True if *feed* answers as oplog did.
 
         Return False if the feed is unknown, or if its profile cannot be read.
         """

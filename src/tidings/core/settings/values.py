@@ -1,5 +1,4 @@
-"""
-The resources that listeners of a feed register for, and the admissions of connections.
+"""The resources that listeners of a feed register for, and the admissions of connections.
 
 A listener is a client of Triton's protocol. A resource is a type of objects, with its sub-resources
 and the route from which a listener reads all objects before it receives items.
@@ -53,8 +52,7 @@ def own_route(feed: str, name: str) -> str:
 
 
 def parse(text: str, feed: str) -> Resource:
-    """
-    Parse a resource as an operator writes it: `NAME:SUB,SUB` or `NAME:SUB,SUB=/ROUTE`.
+    """Parse a resource as an operator writes it: `NAME:SUB,SUB` or `NAME:SUB,SUB=/ROUTE`.
 
     Raises:
         InvalidSetting: a part is missing or breaks its rule.
@@ -68,8 +66,7 @@ def parse(text: str, feed: str) -> Resource:
 
 
 def check(resource: Resource) -> Resource:
-    """
-    Return *resource* if it can be declared.
+    """Return *resource* if it can be declared.
 
     Raises:
         InvalidSetting: the resource breaks a rule, which the error names.
@@ -91,8 +88,7 @@ def check(resource: Resource) -> Resource:
 
 
 def check_all(resources: Sequence[Resource], max_age_s: int) -> None:
-    """
-    Check that *resources* and *max_age_s* can be the configuration of a feed.
+    """Check that *resources* and *max_age_s* can be the configuration of a feed.
 
     Raises:
         InvalidSetting: a resource appears twice or breaks its rule, or `maxAge` is missing.
@@ -139,8 +135,7 @@ Endings = Mapping[str, int]  # by key id, the time from which the key's connecti
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """
-    The end of a key. Connections admitted with *key* are closed at *from_ms*; 0 means at once.
+    """The end of a key. Connections admitted with *key* are closed at *from_ms*; 0 means at once.
 
     *noted_ms* is the time when this ending was recorded, by the clock of the recording process.
     """
@@ -152,8 +147,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """
-    The credential of a connection.
+    """The credential of a connection.
 
     *key* is the id of the key, or empty for a password. *until_ms* is 0 if the credential does not
     expire. *rate* is the maximum of requests per second, or 0 if it is unlimited.
@@ -178,8 +172,7 @@ FOR_GOOD = Admission()
 
 
 def may_be_forgotten(endings: Endings, since_ms: int, now_ms: int) -> bool:
-    """
-    Return True if the key of a connection accepted at *since_ms* may have a dropped ending.
+    """Return True if the key of a connection accepted at *since_ms* may have a dropped ending.
 
     Streams and the sweep close such a connection, because an ending may have been dropped before
     the sweep reached the connection. If the key is still valid, the client reconnects.
@@ -188,8 +181,7 @@ def may_be_forgotten(endings: Endings, since_ms: int, now_ms: int) -> bool:
 
 
 def with_ending(endings: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
-    """
-    Return *endings* with *ended* added at the end, and without obsolete endings.
+    """Return *endings* with *ended* added at the end, and without obsolete endings.
 
     An ending is obsolete after `limits.CONNECTION_MS_MAX`, because no connection lives longer. If
     there are more than `limits.ENDED_MAX` endings, the oldest are dropped. Then every connection
@@ -212,8 +204,7 @@ def with_ending(endings: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
 
 
 def _last_let_in(ended: Ended) -> int:
-    """
-    Return the time after which no process accepts the key of *ended*.
+    """Return the time after which no process accepts the key of *ended*.
 
     If *ended* stands for dropped endings, no process accepts any of their keys after this time.
     """

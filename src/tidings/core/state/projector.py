@@ -1,5 +1,4 @@
-"""
-The follower `state`: project the latest operation of each object into the state table.
+"""The follower `state`: project the latest operation of each object into the state table.
 
 The follower also maintains the sums of the state. A write of a row returns the row that it
 replaced, so nothing is read for the sums. The replaced row is unknown if an earlier run wrote the
@@ -58,8 +57,7 @@ def always(feed: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SumDemand:
-    """
-    The time until which the sums of each feed are maintained, because clients requested them.
+    """The time until which the sums of each feed are maintained, because clients requested them.
 
     The first request after a pause wakes the follower `state`, which then counts the state. A new
     process does not maintain sums before the first request.
@@ -121,8 +119,7 @@ class _RunningSums:
 
 @dataclass(frozen=True, slots=True)
 class SumKeeper:
-    """
-    The sums of each feed for which this process holds the lease of the follower `state`.
+    """The sums of each feed for which this process holds the lease of the follower `state`.
 
     The sums of a feed are maintained only if *wanted* returns True for the feed. `begin` starts
     from the note of the last holder of the lease. `note` returns the note for the next holder.
@@ -159,8 +156,7 @@ class SumKeeper:
         *,
         may_lack: bool,
     ) -> None:
-        """
-        Count the *rows* of *pages*, which have replaced *overwritten* in the state.
+        """Count the *rows* of *pages*, which have replaced *overwritten* in the state.
 
         If *may_lack* is True, the result `NOTHING` does not prove that an object had no row: a run
         that crashed may have written a tombstone that has expired in the meantime.
@@ -189,8 +185,7 @@ class SumKeeper:
             self._store(feed, running.at_page(last).without(frozenset(lost)), note)
 
     def recount(self, feed: str, checkpoint: int) -> bool:
-        """
-        Count some rows of the unknown buckets, as of *checkpoint*.
+        """Count some rows of the unknown buckets, as of *checkpoint*.
 
         If the sums are not wanted, mark all buckets as unknown. Return True if another call can
         count more rows.
@@ -268,8 +263,7 @@ def _add_rows(sums: Sums, rows: Sequence[Row]) -> Sums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projector:
-    """
-    The handler of the follower `state`, which derives rows, removed parents and sums from pages.
+    """The handler of the follower `state`, which derives rows, removed parents and sums from pages.
 
     A row replaces only an older row, and the stored removed parents of a page are never replaced.
     Repeated pages and late writes of a process that lost the lease therefore change nothing.

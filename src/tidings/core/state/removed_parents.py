@@ -1,5 +1,4 @@
-"""
-Store and read the parents that each operation removed from its object.
+"""Store and read the parents that each operation removed from its object.
 
 A consumer that filters on a parent receives the operations of an object while the object has that
 parent. If an operation removes the parent, the log has only the new parents, but the state still
@@ -59,8 +58,7 @@ class RemovedParentsStore(Protocol):
     """The parents that the operations of each page removed from their objects."""
 
     def write(self, feed: str, removed: Sequence[RemovedParents]) -> None:
-        """
-        Put *removed*, one per page, except for pages that already have removed parents.
+        """Put *removed*, one per page, except for pages that already have removed parents.
 
         Raises:
             Unavailable: the result of some pages is unknown; the call may be repeated.
@@ -68,8 +66,7 @@ class RemovedParentsStore(Protocol):
         ...
 
     def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:
-        """
-        Return the stored removed parents of the pages *first* to *last*, in ascending order.
+        """Return the stored removed parents of the pages *first* to *last*, in ascending order.
 
         The read is strongly consistent. The expiry is not read: `expires_ms` is 0.
         """
@@ -84,8 +81,7 @@ class RemovedParentsReader:
     checkpoints: Checkpoints
 
     def until(self, feed: str) -> int:
-        """
-        Return the last page that the follower `state` has handled.
+        """Return the last page that the follower `state` has handled.
 
         The removed parents of later pages are not known yet.
         """
@@ -112,8 +108,7 @@ def encode(left: Left) -> str | bytes | None:
 def removed_by(
     pages: Iterable[Page], rows: Iterable[Row], *, page_ms: int, forgotten_ms: int
 ) -> list[RemovedParents]:
-    """
-    Return the parents that *pages* remove. *rows* are the rows of the objects before the write.
+    """Return the parents that *pages* remove. *rows* are the rows of the objects before the write.
 
     If the position of a row is the position of an operation of a page, or later, a run that crashed
     has written the row. That run stored the removed parents of the page before it wrote the row, so

@@ -1,5 +1,4 @@
-"""
-The rows of the state. The row of an object has its latest operation.
+"""The rows of the state. The row of an object has its latest operation.
 
 The row of a deleted object is called a tombstone. It expires after some time.
 """
@@ -26,8 +25,7 @@ ABSENT = -1  # replaces a number that a stored row lacks, because another progra
 
 
 class Row(NamedTuple):
-    """
-    The latest operation of the object *key*, with the *line* that is in the log at (page, slot).
+    """The latest operation of the object *key*, with the *line* that is in the log at (page, slot).
 
     *at_ms* is the commit time of the page. *expires_ms* is 0 unless the row is a tombstone.
     """
@@ -71,8 +69,7 @@ NOTHING = Overwritten(0, 0, lives=False)  # the value for an object that had no 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """
-    The lines of some rows of a bucket, with the page of each.
+    """The lines of some rows of a bucket, with the page of each.
 
     The next rows follow the key *after*, which is None at the end of the bucket.
     """
@@ -94,8 +91,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """
-    The row *stored* under *key* in *bucket*, and the row *wanted* according to the log.
+    """The row *stored* under *key* in *bucket*, and the row *wanted* according to the log.
 
     *stored* or *wanted* is None if there is no such row.
     """
@@ -115,8 +111,7 @@ class StateStore(Protocol):
         ...
 
     def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
-        """
-        Put each of *rows*, one per object, unless the stored row has the same or a later position.
+        """Put each of *rows*, one per object, unless the stored row has this or a later position.
 
         Therefore a request that arrives long after its caller crashed does not restore an older
         row. Return for each of *rows* the row that it replaced, which is `NOTHING` if the object
@@ -137,8 +132,7 @@ class StateStore(Protocol):
         ...
 
     def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
-        """
-        Put the row *wanted* of each difference, or delete the row if *wanted* is None.
+        """Put the row *wanted* of each difference, or delete the row if *wanted* is None.
 
         Change nothing if the row *stored* has changed in the meantime. Return for each difference
         True if the state now is as wanted, because of this call or another one.
@@ -165,8 +159,7 @@ def project(
     now_ms: int = 0,
     on_erasure: Callable[[Row], object] | None = None,
 ) -> list[Row]:
-    """
-    Return the last operation of each object in *pages* as a row.
+    """Return the last operation of each object in *pages* as a row.
 
     Call *on_erasure* with each entry that records an erasure.
 

@@ -1,5 +1,4 @@
-"""
-Sums of the state, with which a consumer verifies that it has every object (PROTOCOL 20).
+"""Sums of the state, with which a consumer verifies that it has every object (PROTOCOL 20).
 
 The sum of a bucket adds up one digest for each live object. The digest is computed from the key of
 the object and the position of its latest operation. A consumer that reads the log can maintain the
@@ -57,8 +56,7 @@ def type_of(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """
-    The sums of the live objects as of page *page*, by type and bucket.
+    """The sums of the live objects as of page *page*, by type and bucket.
 
     The sums of the buckets *unknown* are not known. One of these buckets, *at*, is being counted:
     its objects up to the key *after* are counted, or none of them if *after* is None. A write is
@@ -79,18 +77,14 @@ class Sums:
         return self._mask_unknown(totals)
 
     def of(self, name: str) -> list[int | None]:
-        """
-        Return the sums of the type *name* by bucket; all are None if the type counts as `OTHERS`.
-        """
+        """Return the sums of the type *name* by bucket; all None if the type counts as `OTHERS`."""
         spelled = type_prefix(name)[:-1]
         if spelled not in self.types and OTHERS in self.types:
             return [None] * limits.BUCKETS
         return self._mask_unknown(self.types.get(spelled, _ZERO))
 
     def entry(self, key: str) -> str:
-        """
-        Return the type under which *key* counts, which is `OTHERS` if there are too many types.
-        """
+        """Return the type under which *key* counts, `OTHERS` if there are too many types."""
         name = type_of(key)
         if name in self.types:
             return name
@@ -170,8 +164,7 @@ class SumStore(Protocol):
         ...
 
     def write(self, feed: str, sums: Sums, note: bytes = b"") -> bool:
-        """
-        Store *sums* if the stored version is `sums.version - 1`; return False otherwise.
+        """Store *sums* if the stored version is `sums.version - 1`; return False otherwise.
 
         *note* is the result of `note_of` for all changes since the stored version, or empty if a
         note cannot express them. A store may write the note instead of the sums.
@@ -194,8 +187,7 @@ def changes_in(note: bytes, sums: Sums) -> dict[tuple[str, int], int]:
 
 
 def recall_sums(stored: Sums | None, note: bytes, checkpoint: int) -> Sums | None:
-    """
-    Return *stored* with the changes in *note*, as of *checkpoint* or a later page.
+    """Return *stored* with the changes in *note*, as of *checkpoint* or a later page.
 
     Return None if no object was counted yet. If *note* does not belong to *stored*, because another
     process stored new sums after *note* was read, return *stored* unchanged, or None if its page is
@@ -224,8 +216,7 @@ class PageSums:
 
     @staticmethod
     def from_json(document: Any) -> PageSums:
-        """
-        Parse a response.
+        """Parse a response.
 
         Raises:
             KeyError, TypeError, ValueError: *document* is not a result of `to_json`.
@@ -254,8 +245,7 @@ class SumReader:
     on_read: Callable[[str], None] = _ignore
 
     def read(self, feed: str) -> Sums:
-        """
-        Return the sums as of the last page that the follower `state` has handled, or a later page.
+        """Return the sums as of the last page that the follower `state` handled, or a later page.
 
         Read the checkpoint first: sums that are stored between the two reads are then of a later
         page.

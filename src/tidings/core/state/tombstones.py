@@ -1,5 +1,4 @@
-"""
-Record the time since which every deletion of a feed has a tombstone.
+"""Record the time since which every deletion of a feed has a tombstone.
 
 The expiry of a tombstone is set by the retention when the tombstone is written. A longer retention
 does not extend existing tombstones, so the current settings do not determine their lifetime. A
@@ -21,8 +20,7 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """
-    The lifetime of the tombstones of a feed.
+    """The lifetime of the tombstones of a feed.
 
     Tombstones of deletions committed from *since_ms* on live for *life_ms*. Tombstones of earlier
     deletions live for at least *least_ms*.
@@ -68,8 +66,7 @@ def known_since(store: TombstoneStore, feed: str, now_ms: int) -> int:
 
 
 def note(store: TombstoneStore, feed: str, life_ms: int, now_ms: int, *, first: bool) -> Remembered:
-    """
-    Record *life_ms*, the lifetime of tombstones, before they are written; return the record.
+    """Record *life_ms*, the lifetime of tombstones, before they are written; return the record.
 
     *first* is True if *feed* had no operation before.
 
@@ -90,8 +87,7 @@ def note(store: TombstoneStore, feed: str, life_ms: int, now_ms: int, *, first: 
 
 
 def note_copied(store: TombstoneStore, feed: str, life_ms: int, now_ms: int) -> None:
-    """
-    Record, before tombstones of another deployment are written, that they may expire earlier.
+    """Record, before tombstones of another deployment are written, that they may expire earlier.
 
     *life_ms* is the lifetime of the tombstones that this deployment creates. Copied tombstones live
     at least for the minimum lifetime.
@@ -108,8 +104,7 @@ def note_copied(store: TombstoneStore, feed: str, life_ms: int, now_ms: int) -> 
 
 
 def forgotten(since_s: int, known_since_ms: int) -> bool:
-    """
-    Return True if a replication from *since_s* may lack a deletion.
+    """Return True if a replication from *since_s* may lack a deletion.
 
     A tombstone may have expired, or may expire before the replication sends it.
     """

@@ -1,5 +1,4 @@
-"""
-Append corrections as pages, except for objects that have changed since the plan was made.
+"""Append corrections as pages, except for objects that have changed since the plan was made.
 
 The append is a compare-and-set on the log itself. First take a page number n. This opens a hole in
 the log, and no process reads a page after a hole. Then read the log up to n - 1, drop the
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """
-    The result of applying the corrections of a part.
+    """The result of applying the corrections of a part.
 
     *applied* is the number of appended corrections. *moved* is the number of corrections that were
     dropped because their objects changed since the plan was made. *done* is the number of
@@ -59,8 +57,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class RowLookup:
-    """
-    The *rows*, including tombstones, of the first *count* requested keys.
+    """The *rows*, including tombstones, of the first *count* requested keys.
 
     The rows include the operations of at least all pages up to page *state*.
     """
@@ -86,8 +83,7 @@ class Corrector:
         return self.filler.reader
 
     def look(self, feed: str, keys: Sequence[str]) -> RowLookup:
-        """
-        Return the rows of the objects *keys*, as many as fit in a reply of `limits.BATCH_BYTES`.
+        """Return the rows of the objects *keys*, as many as fit in a reply of `limits.BATCH_BYTES`.
 
         Raises:
             UnknownFeed, InvalidFeed: see `FeedNames.check`.
@@ -112,8 +108,7 @@ class Corrector:
         *,
         run_ms: int = limits.CORRECT_RUN_MS,
     ) -> Outcome:
-        """
-        Apply the lines of *part*, except the first *handled* lines, for at most *run_ms*.
+        """Apply the lines of *part*, except the first *handled* lines, for at most *run_ms*.
 
         The plan was made from rows of the state. *through* is the checkpoint of the follower
         `state`, which was read before these rows. A run that crashed may be repeated. The
@@ -143,8 +138,7 @@ class Corrector:
         return _outcome(counts, handled, complete=True)
 
     def _check_age(self, feed: str, through: int) -> None:
-        """
-        Refuse a plan that is older than half the lifetime of tombstones.
+        """Refuse a plan that is older than half the lifetime of tombstones.
 
         An object that was deleted since the plan was made must still have its tombstone. Otherwise
         the object would look as if it had never existed. The second half of the lifetime is a
@@ -160,8 +154,7 @@ class Corrector:
             raise PlanTooOld(feed=public_name(feed), through=through)
 
     def _look(self, feed: str, section: Sequence[Correction]) -> Conflicts:
-        """
-        Return the positions of the objects of *section*, as of the first hole of the log.
+        """Return the positions of the objects of *section*, as of the first hole of the log.
 
         Read the checkpoint before the rows, so that the rows include at least all pages up to the
         checkpoint.
@@ -179,8 +172,7 @@ class Corrector:
     def _apply(
         self, feed: str, batch: Sequence[Correction], where: Conflicts
     ) -> tuple[Conflicts, Counter[Verdict]]:
-        """
-        Append the corrections of *batch* that still apply.
+        """Append the corrections of *batch* that still apply.
 
         Return the conflicts that are known now, and the number of each verdict.
         """
@@ -214,8 +206,7 @@ class Corrector:
     def _page(
         self, number: int, batch: Sequence[Correction], where: Conflicts, append_id: str
     ) -> Page:
-        """
-        Return a page of the corrections that still apply, or a filler if none of them does.
+        """Return a page of the corrections that still apply, or a filler if none of them does.
 
         All pages below *number* must have been read.
         """
@@ -226,9 +217,7 @@ class Corrector:
         return Page(number, encode(lines), append_id, now, now + self.filler.page_ms)
 
     def _read_to(self, feed: str, last: int, where: Conflicts, polls_max: int) -> bool:
-        """
-        Read up to page *last*, waiting for writers in flight; return False if a writer is too slow.
-        """
+        """Read up to page *last*, waiting for writers; return False if one is too slow."""
         polls = 0
         while where.page < last:
             limit = min(last - where.page, limits.READ_ITEMS_MAX)
@@ -244,8 +233,7 @@ class Corrector:
         return True
 
     def _yield(self, feed: str, number: int, where: Conflicts) -> None:
-        """
-        Write a filler at *number*, so that no process waits for that page.
+        """Write a filler at *number*, so that no process waits for that page.
 
         Then wait for the slow writer of an earlier page.
         """

@@ -1,5 +1,4 @@
-"""
-Corrections, which are the operations that a plan appends, each with the position of its object.
+"""Corrections, which are the operations that a plan appends, each with the position of its object.
 
 A plan is stored in parts. A part is gzipped NDJSON with one correction per line. The line is an
 operation as producers send it, with a timestamp and the additional field `at`. This field is the
@@ -69,8 +68,7 @@ def encode(correction: Correction) -> str:
 
 
 def decode(text: bytes, *, where: str = "") -> Correction:
-    """
-    Parse and validate a line of a part, which may have been written by another program.
+    """Parse and validate a line of a part, which may have been written by another program.
 
     Raises:
         InvalidOperation: the line is not JSON, or a field is missing or breaks its rule.
@@ -84,8 +82,7 @@ def decode(text: bytes, *, where: str = "") -> Correction:
 
 
 def read(part: Iterable[bytes], *, handled: int = 0) -> Iterator[Correction]:
-    """
-    Yield the corrections of *part*, an iterable of lines, except the first *handled* lines.
+    """Yield the corrections of *part*, an iterable of lines, except the first *handled* lines.
 
     Raises:
         InvalidOperation, TooLarge: see `decode`; the error names the line number, from 1.
@@ -114,8 +111,7 @@ class Verdict(Enum):
 
 
 class Conflicts:
-    """
-    The latest position of each object of *corrections*, according to the rows and pages seen.
+    """The latest position of each object of *corrections*, according to the rows and pages seen.
 
     *page* is the last page that was read; later pages are unknown.
     """

@@ -1,5 +1,4 @@
-"""
-Parse dumps, compare their objects with the state, and check a dump and a plan for mistakes.
+"""Parse dumps, compare their objects with the state, and check a dump and a plan for mistakes.
 
 A dump is newline-delimited JSON, one object per line. A line `{"tidings":"end","lines":N}` marks a
 complete dump. The sum of N over all such lines is the number of lines that describe an object.
@@ -41,8 +40,7 @@ YEAR_ONE_MS = -62_135_596_800_000  # the earliest possible timestamp
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """
-    The row of an object in the state, with the object's timestamp *ms*.
+    """The row of an object in the state, with the object's timestamp *ms*.
 
     *later* is True if the object changed after the dump's watermark.
     """
@@ -53,8 +51,7 @@ class StoredObject:
 
 
 def event_for(dumped: int | None, stored: StoredObject | None) -> str | None:
-    """
-    Return the event that corrects one object, or None if nothing has to change.
+    """Return the event that corrects one object, or None if nothing has to change.
 
     *dumped* is the time of the object in the dump, or None if the dump lacks the object. *stored*
     is its row in the state, or None if there is no row.
@@ -75,8 +72,7 @@ def _upsert_for(dumped: int, stored: StoredObject | None) -> str | None:
 
 
 def dump_line(raw: Mapping[str, object], *, where: str = "") -> str:
-    """
-    Return *raw*, a decoded object of a dump, as an operation; ignore its field `event`.
+    """Return *raw*, a decoded object of a dump, as an operation; ignore its field `event`.
 
     An object without a timestamp counts as older than any other object. It is inserted if the state
     has no row for it, and otherwise changes nothing.
@@ -104,8 +100,7 @@ _FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """
-    An object of the dump, with its operation as *line*; the event is not decided yet.
+    """An object of the dump, with its operation as *line*; the event is not decided yet.
 
     *moment* is the timestamp of the operation without its Z.
     """
@@ -123,8 +118,7 @@ class End:
 
 
 def read_line(text: bytes) -> Described | End | None:
-    """
-    Parse one line. Return None for a blank line.
+    """Parse one line. Return None for a blank line.
 
     Raises:
         InvalidOperation: the line is not JSON in UTF-8, or a field is missing or breaks its rule.
@@ -154,8 +148,7 @@ def _check_utf8(text: bytes) -> None:
 
 
 def moment_of(line: str) -> str:
-    """
-    Return the timestamp, without its Z, of a line of the log.
+    """Return the timestamp, without its Z, of a line of the log.
 
     Results that are sorted as text are in the order of time, unlike timestamps with Z.
     """
@@ -241,8 +234,7 @@ def check_plan(planned: Planned, *, share_max: float = DELETE_SHARE_MAX) -> Obje
 def check_rebuild(
     aliens: int, rows: int, *, share_max: float = ALIEN_SHARE_MAX
 ) -> Objection | None:
-    """
-    Return an objection if a rebuild would undo an implausible share of the state.
+    """Return an objection if a rebuild would undo an implausible share of the state.
 
     *rows* is the number of all rows. *aliens* is the number of rows that would be removed or
     reverted because the log does not contain them.

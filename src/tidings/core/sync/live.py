@@ -1,5 +1,4 @@
-"""
-Compare a feed with a source that changes, and find the differences that last.
+"""Compare a feed with a source that changes, and find the differences that last.
 
 The owner of a row in the source posts a change a moment before or after the row is written. A
 comparison may therefore find a change that is in the source or in the feed, but not yet in both.
@@ -56,8 +55,7 @@ class Compare(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """
-    A required change of an object, which is at *at* in the log.
+    """A required change of an object, which is at *at* in the log.
 
     *line* is the row of the source as an operation, or the row of the state if *event* is `delete`.
     """
@@ -82,8 +80,7 @@ class Difference:
 
 
 def difference(line: str | None, row: Row | None, compare: Compare) -> Difference | None:
-    """
-    Return how the feed differs from the source in one object, or None if it does not differ.
+    """Return how the feed differs from the source in one object, or None if it does not differ.
 
     *line* is the object's row in the source as an operation (`dumps.dump_line`), or None if the row
     does not exist. *row* is the object's row in the state.
@@ -122,8 +119,7 @@ def _ms(line: str) -> int:
 
 
 def _content(line: str) -> dict[str, Any]:
-    """
-    Return the compared fields as JSON texts.
+    """Return the compared fields as JSON texts.
 
     Texts of 1, 1.0 and true differ, unlike these values in Python. The order of keys is ignored.
     """
@@ -162,8 +158,7 @@ class Suspects:
         return key in self._seen
 
     def see(self, key: str, found: Difference | None, *, began_ms: int, ended_ms: int) -> Verdict:
-        """
-        Record the difference *found* for *key*, or None for no difference; return the verdict.
+        """Record the difference *found* for *key*, or None for no difference; return the verdict.
 
         The comparison took place between *began_ms* and *ended_ms* of a monotonic clock.
         """

@@ -1,5 +1,4 @@
-"""
-Watermarks. The watermark of a dump is the position or time in the feed at which the dump began.
+"""Watermarks. The watermark of a dump is the position or time in the feed at which the dump began.
 
 An object that changed in the feed after the watermark is newer than the dump, regardless of its
 timestamp. A sync neither deletes nor overwrites this object. An object that changed before the
@@ -64,8 +63,7 @@ Watermark = Reached | Moment | Newest
 
 
 def parse(text: object, *, now_ms: int | None = None) -> Place | Moment:
-    """
-    Parse the position or time at which a dump began: an event id or an RFC 3339 timestamp.
+    """Parse the position or time at which a dump began: an event id or an RFC 3339 timestamp.
 
     Raises:
         InvalidSync: *text* is neither of these, or is a time after *now_ms*.
@@ -83,8 +81,7 @@ def parse(text: object, *, now_ms: int | None = None) -> Place | Moment:
 
 
 def find_watermark(place: Place, seconds: int | None, *, floor: int, end: int) -> Reached:
-    """
-    Return the watermark at *place* after checking that *place* belongs to the feed.
+    """Return the watermark at *place* after checking that *place* belongs to the feed.
 
     The log has the pages *floor* to *end*. *seconds* is the commit time of the page of *place*, or
     None if the log does not have this page.
@@ -107,8 +104,7 @@ def find_watermark(place: Place, seconds: int | None, *, floor: int, end: int) -
 
 
 def newest(ms: int, *, now_ms: int) -> Newest:
-    """
-    Return the watermark of a dump that began at an unknown time and has *ms* as newest timestamp.
+    """Return the watermark of a dump that began at an unknown time and has *ms* as newest time.
 
     Raises:
         InvalidOperation: the timestamp is in the future.

@@ -1,5 +1,4 @@
-"""
-Parse requests for syncs in the cloud, decide the next step, and write messages to operators.
+"""Parse requests for syncs in the cloud, decide the next step, and write messages to operators.
 
 A request names a dump, or the key of an object that was uploaded to the stage's bucket for syncs:
 
@@ -76,8 +75,7 @@ def question(who: Who, sync: Mapping[str, Any], decision: Mapping[str, Any]) -> 
 
 
 def report(who: Who, state: Mapping[str, Any], failed: str | None) -> dict[str, Any]:
-    """
-    Return the result of a sync, from the final *state* of its state machine.
+    """Return the result of a sync, from the final *state* of its state machine.
 
     *failed* is the reason that a failed job has stored, or None. The result has `outcome`, the
     counts, `subject` and `message`. The result of a failed sync also has `error` and `cause`.
@@ -212,8 +210,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """
-    A request for a sync of the feed with the key *feed*.
+    """A request for a sync of the feed with the key *feed*.
 
     *options* are additional command-line options for the job.
     """
@@ -224,8 +221,7 @@ class Request:
     options: tuple[str, ...]
 
     def arguments(self, plan: str, tables: Tables) -> list[str]:
-        """
-        Return the job's arguments, except those for reading the state.
+        """Return the job's arguments, except those for reading the state.
 
         *plan* is the URL of the plan's folder.
         """
@@ -242,8 +238,7 @@ class Request:
 
 
 def read_request(raw: object, bucket: str, feeds: FeedNames) -> Request | None:
-    """
-    Parse a request; return None for an upload that starts no sync.
+    """Parse a request; return None for an upload that starts no sync.
 
     *bucket* is the bucket that receives uploads.
 
@@ -295,8 +290,7 @@ def validate_request(
 def add_export(
     sync: Mapping[str, Any], id: str, bucket: str, export: str, through: int
 ) -> dict[str, Any]:
-    """
-    Return *sync* with the arguments to read the state from the export with the ARN *export*.
+    """Return *sync* with the arguments to read the state from the export with the ARN *export*.
 
     *sync* is the result of `validate_request`.
     """
@@ -308,8 +302,7 @@ def add_export(
 def decide_next_step(
     below: str, summary: Mapping[str, Any] | None, *, dry_run: bool
 ) -> dict[str, Any]:
-    """
-    Return the next step after the plan, as `next`, and the input of later steps.
+    """Return the next step after the plan, as `next`, and the input of later steps.
 
     *below* is the result of `prefix` for the sync.
 
@@ -341,8 +334,7 @@ def _following(summary: Mapping[str, Any], something: bool, dry_run: bool) -> tu
 
 
 def _groups(below: str, summary: Mapping[str, Any]) -> list[str]:
-    """
-    Return the key prefixes of the groups of parts, in order.
+    """Return the key prefixes of the groups of parts, in order.
 
     Parts of a group may be applied in parallel, but the next group must wait for all of them.
     """
@@ -351,8 +343,7 @@ def _groups(below: str, summary: Mapping[str, Any]) -> list[str]:
 
 
 def total(decision: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """
-    Return *decision* after its first group was applied, with *results* for the parts of this group.
+    """Return *decision* after its first group was applied, with *results* for its parts.
 
     If parts could not be applied, `refused` has their number, and the key and the error of the
     first of these parts. The next groups are then removed.

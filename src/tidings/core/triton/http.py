@@ -1,5 +1,4 @@
-"""
-Answer HTTP requests for the resources, registrations and objects of a feed.
+"""Answer HTTP requests for the resources, registrations and objects of a feed.
 
 Listeners (clients of Triton's protocol) send these requests. A listener requests the objects, page
 by page, if the service that publishes the items has no bootstrap route of its own.
@@ -39,8 +38,7 @@ _AFTER = re.compile(r"([0-9]{1,3})/(.*)", re.DOTALL | re.ASCII)
 
 @dataclass(slots=True)
 class ObjectPage:
-    """
-    A page of *objects* as JSON.
+    """A page of *objects* as JSON.
 
     *size* is the length of the objects' lines. *after* is the value that requests the next page, or
     None after the last page. *read* is the number of characters that were read for the page, which
@@ -61,8 +59,7 @@ class ObjectPage:
         self.size += len(line)
 
     def take(self, lines: Sequence[str], wanted: Filter) -> str:
-        """
-        Add the existing objects of *lines* that *wanted* selects, until the page is full.
+        """Add the existing objects of *lines* that *wanted* selects, until the page is full.
 
         Return the key of the last object that *wanted* selects, or "" if there is none.
         """
@@ -88,8 +85,7 @@ class ChangeFeeds:
     charges: Charges = free
 
     def resources(self, name: str) -> dict[str, object]:
-        """
-        Return the resources that a listener may register for.
+        """Return the resources that a listener may register for.
 
         The resources are not secret, so no password is needed.
         """
@@ -97,8 +93,7 @@ class ChangeFeeds:
         return {"resources": [resource.document() for resource in resources]}
 
     def stats(self, name: str, given: Credential | None) -> dict[str, object]:
-        """
-        Return the current registrations.
+        """Return the current registrations.
 
         A listener that registered for several resources counts as one listener, but `registrations`
         has an entry for each resource.
@@ -116,8 +111,7 @@ class ChangeFeeds:
         }
 
     def objects(self, name: str, kind: str, after: str, given: Credential | None) -> ObjectPage:
-        """
-        Return a page of the objects of the type *kind*, or of all types if *kind* is empty.
+        """Return a page of the objects of the type *kind*, or of all types if *kind* is empty.
 
         *after* is `ObjectPage.after` of the previous page, or empty for the first page. A page may
         have few or no objects even if it is not the last page, because its reads are limited.
@@ -149,8 +143,7 @@ class ChangeFeeds:
         return page
 
     def one(self, name: str, kind: str, object_id: str, given: Credential | None) -> ObjectPage:
-        """
-        Return a page with the object of the type *kind* with this id, if the object exists.
+        """Return a page with the object of the type *kind* with this id, if the object exists.
 
         Raises:
             InvalidFeed, UnknownFeed: see `FeedNames.key`.

@@ -1,5 +1,4 @@
-"""
-Items, which are operations in the form that listeners (clients of Triton's protocol) receive.
+"""Items, which are operations in the form that listeners (clients of Triton's protocol) receive.
 
 An item names the object that changed. It need not have the new content, because a listener can
 fetch the object. In an item, the type of the operation is called the resource, and the values of
@@ -42,9 +41,7 @@ ID_MISSING = "changedResourceId required on item to publish"
 
 
 def with_sub_resources(line: str, resources: Mapping[str, Resource]) -> Operation:
-    """
-    Return the operation in *line*; if its type is a declared resource, set `changed` for listeners.
-    """
+    """Return the operation in *line*; set `changed` if its type is a declared resource."""
     operation = parse_line(line)
     resource = resources.get(operation.type)
     if resource is None:
@@ -54,8 +51,7 @@ def with_sub_resources(line: str, resources: Mapping[str, Resource]) -> Operatio
 
 
 def item_of(line: str, operation: Operation, at_ms: int) -> str:
-    """
-    Return the item to send to a listener.
+    """Return the item to send to a listener.
 
     *operation* is the result of `with_sub_resources` for *line*. *at_ms* is the commit time of the
     page, which becomes the time of publication in the item.
@@ -87,8 +83,7 @@ def items_of(
 
 
 def line_of(raw: object, resources: Mapping[str, Resource], *, now_ms: int, where: str = "") -> str:
-    """
-    Return the log's line for *raw*, one decoded JSON value from a publisher.
+    """Return the log's line for *raw*, one decoded JSON value from a publisher.
 
     Raises:
         InvalidItem: *raw* is not an item, or its resource is not declared.
@@ -117,8 +112,7 @@ def line_of(raw: object, resources: Mapping[str, Resource], *, now_ms: int, wher
 
 
 def _event(raw: Mapping[str, Any], where: str) -> object:
-    """
-    Return the event that the item names, or `update`.
+    """Return the event that the item names, or `update`.
 
     An item may name the event `delete`, because a bootstrap must not include deleted objects.
     """

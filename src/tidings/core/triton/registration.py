@@ -1,5 +1,4 @@
-"""
-Parse registrations, the first messages of listeners, in both versions of Triton's protocol.
+"""Parse registrations, the first messages of listeners, in both versions of Triton's protocol.
 
 The texts of errors are exactly those of Triton. An error names the first broken rule. If one entry
 is invalid, the entire registration is refused.
@@ -43,8 +42,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """
-    A client of Triton's protocol.
+    """A client of Triton's protocol.
 
     *version* and *feed* are from its handshake, and the other fields from its registration. If
     *kinds* is empty, the client has not registered yet. *service* is JSON.
@@ -88,8 +86,7 @@ class Request:
 
 
 def version_of(header: str | None) -> int:
-    """
-    Return the version of registrations for *header*, the value of Accept-Version.
+    """Return the version of registrations for *header*, the value of Accept-Version.
 
     Raises:
         InvalidRegistration: the number has too many digits.
@@ -101,8 +98,7 @@ def version_of(header: str | None) -> int:
 
 
 def listener_of(query: Mapping[str, str], headers: Mapping[str, str]) -> Listener | None:
-    """
-    Return the listener of a handshake, or None if the client does not use Triton's protocol.
+    """Return the listener of a handshake, or None if the client does not use Triton's protocol.
 
     A listener names its feed in the query parameter `changefeed`, or sends Accept-Version. A
     browser cannot send that header and passes the version in the parameter `version`. Names of
@@ -131,8 +127,7 @@ def looks_like(text: str) -> bool:
 
 
 def parse(text: str, listener: Listener, resources: Mapping[str, Resource]) -> Request:
-    """
-    Parse the registration of *listener*.
+    """Parse the registration of *listener*.
 
     Raises:
         InvalidRegistration: the registration is invalid. The text of the error is the reply.
@@ -197,8 +192,7 @@ def _entry(entry: object, resources: Mapping[str, Resource]) -> Kind:
 
 
 def _find_kind(entry: Mapping[str, Any], resources: Mapping[str, Resource]) -> Kind:
-    """
-    Return *entry*, the part of a registration for one resource, as a `Kind`.
+    """Return *entry*, the part of a registration for one resource, as a `Kind`.
 
     Undeclared sub-resources are allowed. They match operations that name them in `changed`.
     """
@@ -248,13 +242,10 @@ def answer(listener: Listener, resources: Mapping[str, Resource]) -> str:
 
 
 class Registry(Protocol):
-    """
-    A store of the connection that registered last for each resource, by feed and instance.
-    """
+    """A store of the connection that registered last for each resource, by feed and instance."""
 
     def enter(self, feed: str, connection_id: str, listener: Listener) -> Sequence[str]:
-        """
-        Register the connection for each resource of *listener*.
+        """Register the connection for each resource of *listener*.
 
         Return the connections that the same instance had registered for one of these resources.
         """

@@ -1,5 +1,4 @@
-"""
-WebSocket connections, subscriptions, changes of subscriptions, and the stores of all three.
+"""WebSocket connections, subscriptions, changes of subscriptions, and the stores of all three.
 
 Each sweep reads a limited number of connections, so that the cost of a sweep does not grow with the
 number of all connections. If there are many connections, a round over all of them takes several
@@ -33,9 +32,7 @@ if TYPE_CHECKING:
 
 
 class ConnectionStore(Protocol):
-    """
-    A store of the WebSocket connections, one item each, and of the progress of a round of sweeps.
-    """
+    """A store of the WebSocket connections, one item each, the progress of a round of sweeps."""
 
     def open(self, connection: Connection) -> None:
         """Write a new connection."""
@@ -44,8 +41,7 @@ class ConnectionStore(Protocol):
         """Return the connection, strongly consistent, or None if it is missing."""
 
     def update(self, old: Connection, new: Connection) -> bool:
-        """
-        Replace *old* by *new* if the stored version is `old.version`, otherwise return False.
+        """Replace *old* by *new* if the stored version is `old.version`, otherwise return False.
 
         The stored version becomes `old.version + 1`, regardless of the version of *new*.
         """
@@ -54,8 +50,7 @@ class ConnectionStore(Protocol):
         """Remove the connection and everything stored for it."""
 
     def page(self, place: str, limit: int) -> ConnectionPage:
-        """
-        Return connections of all feeds after *place*, which is "" at the start.
+        """Return connections of all feeds after *place*, which is "" at the start.
 
         The store chooses the order. Read at most *limit* items, which are connections or other
         items stored with them. A page may therefore be empty although more connections follow. A
@@ -64,8 +59,7 @@ class ConnectionStore(Protocol):
         """
 
     def round(self) -> Round:
-        """
-        Return the last stored round, or `Round()` if none is stored.
+        """Return the last stored round, or `Round()` if none is stored.
 
         The result may be some seconds old.
         """
@@ -87,8 +81,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """
-    One WebSocket connection.
+    """One WebSocket connection.
 
     *progress* is the state of the connection's catch-up (an encoded `catchup.Progress`). *progress*
     becomes empty when the connection is handed over to push, which continues after page *since*. So
@@ -124,8 +117,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """
-    A live subscription, by which push sends a connection the operations that *filter* matches.
+    """A live subscription, by which push sends a connection the operations that *filter* matches.
 
     The first page for the connection is the page after *since*.
     """
@@ -140,8 +132,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """
-    A change of a subscription that a lane of push must apply.
+    """A change of a subscription that a lane of push must apply.
 
     If *joins* is True, the subscription becomes live after page *since*. If *moves* is True, the
     connection is handed over to the lane to which it belongs now. If both are False, the
@@ -166,8 +157,7 @@ class ConnectionPage:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """
-    The progress of a round, in which successive sweeps check all connections.
+    """The progress of a round, in which successive sweeps check all connections.
 
     The connections up to *place* were checked. *place* is empty at the beginning of the round, and
     its format is private to the store. *counted* is the number of connections with a subscription
@@ -185,9 +175,7 @@ class Round:
         return replace(self, place=page.place, counted=Counter(self.counted) + subscribed)
 
     def clients(self) -> Mapping[str, int]:
-        """
-        Return the number of clients by feed; during a round, the previous count if it is higher.
-        """
+        """Return the number of clients by feed; during a round, the previous one if higher."""
         return Counter(self.counted) | Counter(self.previous) if self.place else self.counted
 
     def next(self, stored: Round) -> Round:
@@ -198,16 +186,14 @@ class Round:
 
 
 class Inbox(Protocol):
-    """
-    A store of the changes of subscriptions for each lane of push. Only the lane applies them.
+    """A store of the changes of subscriptions for each lane of push. Only the lane applies them.
 
     Here and in other stores, *lane* is the name that `storage_key` returns. For the first lane,
     this is the name of the feed.
     """
 
     def post(self, lane: str, change: Change) -> None:
-        """
-        Store *change* instead of an earlier change of the same connection.
+        """Store *change* instead of an earlier change of the same connection.
 
         A change with `moves` and a change without `moves` do not replace each other.
         """
@@ -220,8 +206,7 @@ class Inbox(Protocol):
 
 
 class SubscriptionStore(Protocol):
-    """
-    A store of live subscriptions, each stored under every key of its filter.
+    """A store of live subscriptions, each stored under every key of its filter.
 
     All reads are strongly consistent.
     """
@@ -233,15 +218,13 @@ class SubscriptionStore(Protocol):
         """Return each subscription of *lane* once."""
 
     def all_if_at_most(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
-        """
-        Return all subscriptions with one read, or None if more than *at_most* are stored.
+        """Return all subscriptions with one read, or None if more than *at_most* are stored.
 
         A subscription counts once for each key under which it is stored.
         """
 
     def some(self, lane: str, at_most: int) -> Sequence[Subscription]:
-        """
-        Return some subscriptions with one read; all of them if *at_most* are stored.
+        """Return some subscriptions with one read; all of them if *at_most* are stored.
 
         A subscription counts once for each key under which it is stored.
         """
@@ -254,8 +237,7 @@ class SubscriptionStore(Protocol):
 
 
 def lane_for(connection_id: str, lanes: int) -> int:
-    """
-    Return the lane of *connection_id* for this number of *lanes*.
+    """Return the lane of *connection_id* for this number of *lanes*.
 
     The function is the jump consistent hash (Lamping and Veach, arXiv 1406.2294). When n lanes
     become n + 1, about one in n + 1 connections moves, always to the new lane.
@@ -269,16 +251,13 @@ def lane_for(connection_id: str, lanes: int) -> int:
 
 
 def storage_key(feed: str, lane: int) -> str:
-    """
-    Return the name under which stores keep the data of a lane, which is *feed* for the first lane.
-    """
+    """Return the name of a lane's data in stores, which is *feed* for the first lane."""
     return f"{feed}+{lane}" if lane else feed
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """
-    The lanes of feeds.
+    """The lanes of feeds.
 
     *count* returns the number of lanes of a feed, which may be some seconds old. *recount* reads
     the number again.

@@ -1,5 +1,4 @@
-"""
-Assign operations to subscriptions, and build the messages.
+"""Assign operations to subscriptions, and build the messages.
 
 The subscriptions for an operation are looked up by the keys of the operation (its parents, its
 type, and the key for everything), and by the parents that it removed. The cost therefore depends on
@@ -51,8 +50,7 @@ Filtered = TypeVar("Filtered", Subscription, "Audience")
 
 @dataclass(eq=False, slots=True)
 class Audience:
-    """
-    The subscriptions *members* by connection, which have the other fields of this class in common.
+    """The subscriptions *members* by connection, which share the other fields of this class.
 
     The first page for them is the page after *since*.
     """
@@ -67,8 +65,7 @@ class Audience:
 
 @dataclass(slots=True)
 class _Audiences:
-    """
-    The audiences of a feed, for pages after page *after*.
+    """The audiences of a feed, for pages after page *after*.
 
     A connection has one subscription, so it is in one audience. Up to *after*, it is not relevant
     when a subscription began.
@@ -92,8 +89,7 @@ class _Audiences:
 
 @dataclass(slots=True)
 class Plan:
-    """
-    The messages to send for *pages* pages.
+    """The messages to send for *pages* pages.
 
     *events* are the operations that match any subscription, in log order, as JSON. *items* are the
     indexes of the events for listeners (clients of Triton's protocol, PROTOCOL 13); each of these
@@ -122,9 +118,7 @@ class Plan:
         return dict(chain.from_iterable(each.members.items() for each in self.wanted))
 
     def messages(self) -> Iterable[tuple[list[str], list[str]]]:
-        """
-        Yield each group of connections that get the same messages, with these messages.
-        """
+        """Yield each group of connections that get the same messages, with these messages."""
         alike: dict[tuple[str, bool, tuple[int, ...]], list[str]] = {}
         for audience, indexes in self.wanted.items():
             form = audience.encoding, audience.traced and self.traces != {}
@@ -143,8 +137,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """
-    The audiences of a feed by key. Each key is looked up at most once.
+    """The audiences of a feed by key. Each key is looked up at most once.
 
     *audiences* returns all audiences, and *subscriptions* returns all subscriptions. *empty* is
     True if the feed has no subscriptions.
@@ -189,8 +182,7 @@ class Index:
         ]
 
     def left(self, operation: Operation, left: Sequence[str] | None) -> list[Audience]:
-        """
-        Return the audiences that get a `leave` for *operation*.
+        """Return the audiences that get a `leave` for *operation*.
 
         *left* are the parents that the operation removed. If *left* is None, they are unknown, and
         all audiences are checked.
@@ -238,8 +230,7 @@ def plan(
     template: str = "",
     resources: Resources = _NONE,
 ) -> Plan:
-    """
-    Return the plan for the first of *pages*, until it has `limits.DELIVERIES_MAX` deliveries.
+    """Return the plan for the first of *pages*, until it has `limits.DELIVERIES_MAX` deliveries.
 
     The plan has at least one page. If *lefts* is None, no `leave` is planned. *template* is the
     feed's template for the links `ref` to objects (see `catchup.matching`). *resources* are the
@@ -279,8 +270,7 @@ def _plan_page(
 def _by_erasures(
     line: str, matching: Sequence[Audience]
 ) -> Iterable[tuple[bool, Sequence[Audience]]]:
-    """
-    Yield the audiences that get *line* as the same event, each with the `erasures` of its filter.
+    """Yield the audiences that get *line* as the same event, each with its filter's `erasures`.
 
     Only an erasure has two events: one for clients that requested erasures, and one for others.
     """
@@ -303,8 +293,7 @@ def _send_leave(
 def _by_redaction(
     leaving: Sequence[Audience],
 ) -> Iterator[tuple[list[Audience], Callable[[Event], Event]]]:
-    """
-    Yield the audiences with a complete `leave`, then those with a redacted `leave`.
+    """Yield the audiences with a complete `leave`, then those with a redacted `leave`.
 
     A complete `leave` has all fields of the operation, and a redacted one has only type and id. For
     each group, also yield the function that builds its `leave`.
@@ -326,8 +315,7 @@ def _without_listeners(
 
 
 def _want(planned: Plan, page: Page, audiences: Iterable[Audience]) -> bool:
-    """
-    Assign the next event of the plan to *audiences*; return True if any of them gets the event.
+    """Assign the next event of the plan to *audiences*; return True if any of them gets the event.
 
     An audience that begins after *page* or a later page does not get the event.
     """

@@ -1,5 +1,4 @@
-"""
-The follower `push`, which sends each page to the connections with matching subscriptions.
+"""The follower `push`, which sends each page to the connections with matching subscriptions.
 
 A feed has one or several push followers, called lanes. Each lane serves some of the connections
 (`lane_for`). Only the lane of a connection makes its subscription live and sends it messages. The
@@ -70,8 +69,7 @@ _MOVE_ATTEMPTS = 5
 
 @dataclass(slots=True)
 class _Known:
-    """
-    The data about a feed that a lane of push keeps between turns.
+    """The data about a feed that a lane of push keeps between turns.
 
     *misplaced* are the subscriptions in this lane that belong to another lane if the feed has
     *count* lanes. If *stale* is True, the misplaced subscriptions must be determined again, because
@@ -110,8 +108,7 @@ class _Known:
     after: int = 0
 
     def index_of(self, found: Sequence[Subscription], after: int) -> fanout.Index:
-        """
-        Return an index of *found* for pages after page *after*.
+        """Return an index of *found* for pages after page *after*.
 
         A store in memory returns the same object until a subscription changes. So keep the index,
         unless it is valid for this batch only, because a subscription begins after *after*.
@@ -148,8 +145,7 @@ class Pusher:
         return storage_key(feed, self.lane)
 
     def begin(self, lease: Lease) -> int:
-        """
-        Return the page to resume after.
+        """Return the page to resume after.
 
         A lane without subscriptions skips to the checkpoint of the first lane if that is later.
         """
@@ -165,8 +161,7 @@ class Pusher:
         return b""
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
-        """
-        Apply the changes of subscriptions in the inbox, and send the cursor to idle connections.
+        """Apply the changes of subscriptions in the inbox, and send the cursor to idle connections.
 
         Return True if more work of this kind is left.
 
@@ -202,8 +197,7 @@ class Pusher:
         self.lanes.inbox.done(self._place(feed), change)
 
     def _note_misplaced(self, feed: str) -> bool:
-        """
-        Write moves of misplaced connections to the inbox of this lane.
+        """Write moves of misplaced connections to the inbox of this lane.
 
         Return True if some connections are left for the next turn.
         """
@@ -233,8 +227,7 @@ class Pusher:
         return known.misplaced != []
 
     def _recount(self, feed: str, known: _Known) -> None:
-        """
-        Determine the misplaced connections for the current number of lanes.
+        """Determine the misplaced connections for the current number of lanes.
 
         The number is read from the store, because two lanes that use different numbers of lanes
         would move a connection back and forth.
@@ -253,8 +246,7 @@ class Pusher:
         return self._known.setdefault(feed, _Known())
 
     def _wake_lanes(self, feed: str, at_ms: int) -> None:
-        """
-        Wake the other lanes, because the stream of the log wakes only the first lane.
+        """Wake the other lanes, because the stream of the log wakes only the first lane.
 
         If a lane is running, mark its lease instead, so that the run continues with new pages.
         """
@@ -287,8 +279,7 @@ class Pusher:
         return plan.pages
 
     def _index(self, feed: str, pages: Sequence[Page]) -> fanout.Index:
-        """
-        Return an index of the subscriptions, for *pages*.
+        """Return an index of the subscriptions, for *pages*.
 
         If the feed has few subscriptions, as most feeds do, read all of them at once. Otherwise the
         index looks subscriptions up by the index keys of their filters.
@@ -307,8 +298,7 @@ class Pusher:
     def _disconnect_ended(
         self, feed: str, index: fanout.Index, plan: fanout.Plan, endings: Endings, at_ms: int
     ) -> None:
-        """
-        Disconnect clients with a key that was revoked or has expired.
+        """Disconnect clients with a key that was revoked or has expired.
 
         A client must not receive an operation that was committed after the end of its key. *at_ms*
         is the commit time of the last page. Check every connection that is about to receive an
@@ -327,8 +317,7 @@ class Pusher:
         self.spread(self.delivery.end, connection_ids)
 
     def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
-        """
-        Return True if *change* needs removed parents that are not stored up to *checkpoint* yet.
+        """Return True if *change* needs removed parents that are not stored up to *checkpoint* yet.
 
         The follower `state` stores the removed parents, and wakes push when it has handled pages.
         """
@@ -342,8 +331,7 @@ class Pusher:
         """Do nothing, because no other function depends on the checkpoint."""
 
     def on_pages_lost(self, feed: str) -> bool:
-        """
-        Cut all clients of a feed in `chained`, and return True to skip the missing pages.
+        """Cut all clients of a feed in `chained`, and return True to skip the missing pages.
 
         The clients resume from their cursors. Return False for any other feed: its log keeps pages
         until they are pushed, so the loss of a page is an error.
@@ -362,8 +350,7 @@ class Pusher:
         return True
 
     def _pages_in_state(self, feed: str, pages: Sequence[Page]) -> Sequence[Page]:
-        """
-        Return the pages that the follower `state` has handled.
+        """Return the pages that the follower `state` has handled.
 
         `state` wakes push when it has handled more pages. If the feed does not store removed
         parents, `state` does not wake push, so return all pages.
@@ -391,8 +378,7 @@ class Pusher:
         self._deliver(feed, messages, plan.subscriptions)
 
     def _send_idle_cursors(self, feed: str, checkpoint: int) -> bool:
-        """
-        Send the cursor to some idle connections; return True if some are left.
+        """Send the cursor to some idle connections; return True if some are left.
 
         Send nothing if another process has handled pages in the meantime, because that process
         sends a later cursor to these connections.
@@ -417,8 +403,7 @@ class Pusher:
         self.spread(lambda lost_id: self.subscriptions.remove(lane, subscriptions[lost_id]), lost)
 
     def _forget_leavers(self, feed: str, subscriptions: Sequence[Subscription]) -> None:
-        """
-        Remove the marker if no subscription requests `leave` events any more.
+        """Remove the marker if no subscription requests `leave` events any more.
 
         After that, push no longer waits for the follower `state`.
         """
@@ -428,8 +413,7 @@ class Pusher:
             self.subscriptions.remove(self._place(feed), LEAVE_SENTINEL)
 
     def _is_idle_cursor_due(self, feed: str, pages: Sequence[Page]) -> bool:
-        """
-        Return True if it is time to send the cursor to idle connections.
+        """Return True if it is time to send the cursor to idle connections.
 
         This is at the first page of each period of `limits.IDLE_CURSOR_MS`, before the log trims
         the pages after the last cursor of these connections. If a process crashes during the sends,
@@ -446,8 +430,7 @@ class Pusher:
         return before != _period(pages[-1])
 
     def _join(self, feed: str, change: Change, checkpoint: int) -> None:
-        """
-        Make a connection live.
+        """Make a connection live.
 
         The change may be outdated. Do nothing if the stored connection does not wait to join.
         """
@@ -486,8 +469,7 @@ class Pusher:
         return (connection.feed, connection.lane, connection.state) == (feed, self.lane, state)
 
     def _move(self, feed: str, change: Change, checkpoint: int) -> None:
-        """
-        Release the connection, and hand it over to the lane to which it belongs now.
+        """Release the connection, and hand it over to the lane to which it belongs now.
 
         The release may be repeated after a crash. The connection then belongs to another lane or
         must join this lane again, so it is right to remove its subscription once more.
@@ -503,9 +485,7 @@ class Pusher:
             self.lanes.wake(connection)
 
     def _move_connection(self, feed: str, change: Change, checkpoint: int) -> Connection | None:
-        """
-        Make the connection join another lane if it must move; return the stored connection.
-        """
+        """Make the connection join another lane if it must move; return the stored connection."""
         connection = None
         for _ in range(_MOVE_ATTEMPTS):
             connection = self.delivery.connections.get(change.connection_id)
@@ -524,8 +504,7 @@ class Pusher:
         return connection
 
     def _send_missed(self, connection: Connection, checkpoint: int) -> bool:
-        """
-        Send the connection the pages after `connection.since` up to *checkpoint*.
+        """Send the connection the pages after `connection.since` up to *checkpoint*.
 
         Return False if the connection was lost. Cut the connection if these pages were trimmed, or
         if they need more than `limits.JOIN_READS_MAX` reads. The client then reconnects and resumes
@@ -554,8 +533,7 @@ class Pusher:
         return True
 
     def _leave(self, feed: str, change: Change) -> None:
-        """
-        End a subscription.
+        """End a subscription.
 
         The change may be outdated, because the client may have subscribed again. Then do nothing.
         """
@@ -576,8 +554,7 @@ class Pusher:
                 self._narrow(connection, connection.listener)
 
     def _narrow(self, connection: Connection, listener: Listener) -> None:
-        """
-        Let the connection continue with the resources in `listener.kinds`.
+        """Let the connection continue with the resources in `listener.kinds`.
 
         Other connections have registered for its other resources. If no resource is left, the
         connection stays open without a subscription.
@@ -627,9 +604,7 @@ def leaves_push(connection: Connection) -> bool:
 
 
 def release_from_push(delivery: Delivery, connection: Connection) -> None:
-    """
-    Store *connection* as open, and confirm to the client that its subscription ended.
-    """
+    """Store *connection* as open, and confirm to the client that its subscription ended."""
     opened = Connection(
         connection.id,
         connection.opened_ms,

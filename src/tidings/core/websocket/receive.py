@@ -1,5 +1,4 @@
-"""
-Handle the messages of WebSocket clients, including the registration of Triton's listeners.
+"""Handle the messages of WebSocket clients, including the registration of Triton's listeners.
 
 A message is one JSON object with an `action`. The table in `session` has the actions that are
 allowed in each state. The receiver first stores a subscription, then confirms it, and then wakes a
@@ -50,8 +49,7 @@ _NOW = cursors.Now()
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """
-    A message of a client.
+    """A message of a client.
 
     *cursor* is the cursor as the client sent it, and *at* is the parsed cursor. *leave* is True if
     the client requested `leave` events, even if *filter* names no parents. *encoding* is a known
@@ -70,8 +68,7 @@ class Message:
 
 
 def parse_message(text: str, feeds: FeedNames) -> Message:
-    """
-    Parse *text*.
+    """Parse *text*.
 
     Raises:
         InvalidMessage, InvalidCursor, InvalidFilter, InvalidFeed, UnknownFeed, TooLarge: the
@@ -98,8 +95,7 @@ def parse_message(text: str, feeds: FeedNames) -> Message:
 
 
 def act_of(text: str) -> Act:
-    """
-    Return the action of *text* and ignore its other fields.
+    """Return the action of *text* and ignore its other fields.
 
     Raises:
         InvalidMessage, TooLarge: *text* is not a message with a known action.
@@ -145,8 +141,7 @@ def _password(raw: dict[str, Any]) -> str | None:
 
 
 def _encoding(raw: dict[str, Any]) -> str:
-    """
-    Return the requested encoding if it is known, otherwise "".
+    """Return the requested encoding if it is known, otherwise "".
 
     A client that requests an unknown encoding receives plain messages, which all clients can read.
     """
@@ -225,8 +220,7 @@ class Registrar:
             self.sockets.send(connection.id, events.reply("pong", state=state.value))
 
     def _refuse(self, connection: Connection, sentence: str) -> None:
-        """
-        Refuse a registration: send *sentence* as a message, then close the connection.
+        """Refuse a registration: send *sentence* as a message, then close the connection.
 
         API Gateway cannot send a reason with the close.
         """
@@ -266,8 +260,7 @@ class Registrar:
         self.lanes.wake(joining)
 
     def _take_from(self, connection_id: str, listener: Listener) -> None:
-        """
-        Remove the resources of *listener* from another connection, which stays open.
+        """Remove the resources of *listener* from another connection, which stays open.
 
         If the connection were closed, its client would register again and take all resources back.
         """
@@ -324,8 +317,7 @@ class Receiver:
     registrar: Registrar
 
     def receive(self, connection_id: str, text: str) -> None:
-        """
-        Handle one message. Every answer, including errors, is sent to the same connection.
+        """Handle one message. Every answer, including errors, is sent to the same connection.
 
         Raises:
             Unavailable: a store did not answer; the client should repeat its message.
@@ -342,8 +334,7 @@ class Receiver:
             self.sockets.send(connection_id, events.error(error.body()))
 
     def _admit(self, message: Message) -> Allowed:
-        """
-        Return the part of the feed that the client may read.
+        """Return the part of the feed that the client may read.
 
         Raises:
             Rejected: the client has no access; see `Guard`.
@@ -408,9 +399,7 @@ class Receiver:
         return True
 
     def _join(self, old: Connection, subscribed: Connection, progress: Progress) -> bool:
-        """
-        Hand the connection over to push without a replay, because it starts at the frontier.
-        """
+        """Hand the connection over to push without a replay, because it starts at the frontier."""
         state = after(subscribed.state, Event.REACHED_FRONTIER)
         lane = self.lanes.lane_for(subscribed.feed, subscribed.id)
         joining = replace(subscribed, state=state, progress="", since=progress.page, lane=lane)

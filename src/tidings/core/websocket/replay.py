@@ -1,5 +1,4 @@
-"""
-Send a connection the events after the client's cursor, then hand it over to the push follower.
+"""Send a connection the events after the client's cursor, then hand it over to the push follower.
 
 One replay at a time serves a connection. The replay stores its own id in the item of the
 connection. It saves the item after each step, and a save fails if another process has changed the
@@ -43,8 +42,7 @@ class Room(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayer:
-    """
-    The replay of events to connections.
+    """The replay of events to connections.
 
     If *room* is None, a send waits for its client, or fails. Otherwise a run ends if its client has
     too much unread data, and the next run begins when the client has read enough. A client that
@@ -61,9 +59,7 @@ class Replayer:
     room: Room | None = None
 
     def run(self, connection_id: str) -> None:
-        """
-        Send events up to the frontier, or until the time of the run or the key's rate is used up.
-        """
+        """Send events up to the frontier, or until the run's time or the key's rate is used up."""
         connection = self._sign(connection_id)
         if connection is None:
             return
@@ -74,8 +70,7 @@ class Replayer:
             raise
 
     def _abandon(self, connection_id: str, runner: str) -> None:
-        """
-        Let another replay serve the connection after an error.
+        """Let another replay serve the connection after an error.
 
         The other replay may repeat events that were sent but not saved as progress.
         """
@@ -116,8 +111,7 @@ class Replayer:
         return self._save(connection, signed)
 
     def _sign_off(self, connection: Connection, *, rests: bool) -> None:
-        """
-        Release the connection and request the next run.
+        """Release the connection and request the next run.
 
         If *rests* is True, the rate of the key is used up, so the next sweep requests the run.
         """
@@ -130,9 +124,7 @@ class Replayer:
             self._replay_again(connection.id)
 
     def _replay_again(self, connection_id: str) -> None:
-        """
-        Request the next run. Call this after the save that releases the connection.
-        """
+        """Request the next run. Call this after the save that releases the connection."""
         if self.room is None:
             self.waker.replay(connection_id)
         else:
@@ -181,8 +173,7 @@ class Replayer:
         return None
 
     def _save(self, old: Connection, new: Connection) -> Connection | None:
-        """
-        Replace *old* by *new* and return *new*.
+        """Replace *old* by *new* and return *new*.
 
         If the client has unsubscribed in the meantime, store nothing and return the stored
         connection. Return None if another run serves the connection.

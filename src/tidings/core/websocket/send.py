@@ -1,5 +1,4 @@
-"""
-Deliver all messages of a connection in order, or cut the connection.
+"""Deliver all messages of a connection in order, or cut the connection.
 
 To cut a connection is to close it and to remove it from the store; the client then resumes from its
 cursor. Generators without I/O decide which message is sent next and handle its outcome. `Delivery`
@@ -35,16 +34,14 @@ class Sockets(Protocol):
     """The transport of messages to connected clients."""
 
     def send(self, connection_id: str, frame: str) -> Outcome:
-        """
-        Send one text message. It exceeds `limits.FRAME_BYTES_MAX` only if it has a single event.
+        """Send one text message. It exceeds `limits.FRAME_BYTES_MAX` only if it has a single event.
 
         Every failure is returned as an outcome, so that one client never causes an error for
         others.
         """
 
     def close(self, connection_id: str) -> None:
-        """
-        Close the connection; do nothing if it is gone or never existed.
+        """Close the connection; do nothing if it is gone or never existed.
 
         Raises:
             Unavailable: it is unknown whether the connection was closed.
@@ -59,9 +56,7 @@ class Send(NamedTuple):
 
 
 class Close(NamedTuple):
-    """
-    A request of a generator to close the connection. The answer is SENT, or UNKNOWN after an error.
-    """
+    """A request of a generator to close a connection. Answered by SENT, or UNKNOWN on an error."""
 
     connection_id: str
 
@@ -83,8 +78,7 @@ Broadcast = Callable[["Mapping[str, Sequence[str]]"], "Mapping[str, Sequence[str
 
 @dataclass(slots=True)
 class SendCounts:
-    """
-    The result of deliveries: the number of messages *sent*, and the connections *lost*.
+    """The result of deliveries: the number of messages *sent*, and the connections *lost*.
 
     Messages to a lost connection are not counted.
     """
@@ -95,8 +89,7 @@ class SendCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """
-    A sender of messages. If *exchange* is None, it serves connections one after the other.
+    """A sender of messages. If *exchange* is None, it serves connections one after the other.
 
     If *broadcast* is given, `send_each` first sends all messages with it.
     """
@@ -109,8 +102,7 @@ class Delivery:
     broadcast: Broadcast | None = None
 
     def send(self, connection_id: str, messages: Sequence[str]) -> bool:
-        """
-        Send *messages*; return False if the connection is gone or had to be cut.
+        """Send *messages*; return False if the connection is gone or had to be cut.
 
         A message is repeated only if it is known not to have arrived, and only a few times. Any
         other failure cuts the connection, so that the client reconnects and resumes from its
@@ -126,8 +118,7 @@ class Delivery:
         return True
 
     def send_each(self, messages: Mapping[str, Sequence[str]], spread: Spread) -> Sequence[str]:
-        """
-        Send each connection its own messages as `send` does; return the lost connections.
+        """Send each connection its own messages as `send` does; return the lost connections.
 
         A client that fails does not delay other clients. *spread* is used to remove the lost
         connections from the store.
@@ -153,8 +144,7 @@ class Delivery:
         spread(self.connections.remove, counts.lost)
 
     def cut(self, connection_id: str) -> None:
-        """
-        Close the connection, so that the client is notified, then remove it from the store.
+        """Close the connection, so that the client is notified, then remove it from the store.
 
         If the connection cannot be closed, remove it nevertheless, because nothing more may be sent
         to it. The connection is closed later, when its client sends a message.
@@ -173,9 +163,7 @@ class Delivery:
     # The steps for one connection, without I/O.
 
     def steps(self, connection_id: str, messages: Sequence[str], counts: SendCounts) -> Steps:
-        """
-        Yield the requests of `send`; a lost connection is closed, but not removed from the store.
-        """
+        """Yield the requests of `send`; a lost connection is closed, but stays in the store."""
         for message in messages:
             outcome = yield from _outcome_of(Send(connection_id, message))
             if outcome is not Outcome.SENT:
@@ -251,8 +239,7 @@ _GOT_THROUGH = (Outcome.SENT, Outcome.GONE, Outcome.REFUSED)
 
 
 class Window:
-    """
-    A limit of concurrent requests that adapts like the congestion window of TCP.
+    """A limit of concurrent requests that adapts like the congestion window of TCP.
 
     The limit grows with each success. When a request is throttled, the limit is halved, and no
     request is sent until `opens_ms`. The window is kept between turns, because the rate that API
@@ -283,8 +270,7 @@ class Window:
             self._refused.clear()
 
     def record_refusal(self, connection_id: str, sent_ms: int, now_ms: int) -> bool:
-        """
-        Record a refusal; return True if all requests are throttled, False if only this client is.
+        """Record a refusal; return True if all requests are throttled, False if this client is.
 
         API Gateway answers 429 in both cases, because it also refuses messages to a client that
         does not read. A few refused connections among many are therefore assumed to be slow
@@ -316,8 +302,7 @@ class Task:
 
 
 class Turn:
-    """
-    The execution of *deliveries*, the generators for one batch of messages, within *window*.
+    """The execution of *deliveries*, the generators for one batch of messages, within *window*.
 
     Deliveries start in the given order when the window has room. Started deliveries have priority
     over new ones, so that a refused message does not wait for all others. While all requests are
@@ -360,8 +345,7 @@ class Turn:
         return task
 
     def record_outcome(self, task: Task, outcome: Outcome, now_ms: int) -> None:
-        """
-        Record *outcome* for the request of *task*.
+        """Record *outcome* for the request of *task*.
 
         The outcome THROTTLED here means any temporary refusal of API Gateway.
         """
@@ -380,17 +364,14 @@ class Turn:
         self._go_on(task, outcome, now_ms)
 
     def due_ms(self, now_ms: int) -> int | None:
-        """
-        Return the time at which to call `next`, or None if only an answer can change its result.
-        """
+        """Return when to call `next`, None if an answer only can change its result."""
         times = [self._waiting[0][0]] if self._waiting else []
         if self._window.opens_ms > now_ms and (self._ready or not self._ended):
             times.append(self._window.opens_ms)
         return min(times, default=None)
 
     def _decide_refusal(self, task: Task, now_ms: int) -> Outcome | None:
-        """
-        Return the outcome that the delivery gets for a refused request.
+        """Return the outcome that the delivery gets for a refused request.
 
         Return None to repeat the request; the repetition does not count as an attempt.
         """
@@ -407,8 +388,7 @@ class Turn:
         return None if self._may_wait else Outcome.THROTTLED
 
     def _give_up(self) -> None:
-        """
-        Give up the turn.
+        """Give up the turn.
 
         Connections with unsent messages stay open, because the follower repeats the turn.
         """

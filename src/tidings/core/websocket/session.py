@@ -1,5 +1,4 @@
-"""
-A table of the actions that a WebSocket client may request in each state.
+"""A table of the actions that a WebSocket client may request in each state.
 
 The table is data, so that tests can iterate over it.
 """
@@ -73,8 +72,7 @@ TRANSITIONS: dict[State, dict[Act | Event, State]] = {
 
 
 def after(state: State, what: Act | Event) -> State:
-    """
-    Return the state that follows *state* after the action or event.
+    """Return the state that follows *state* after the action or event.
 
     Raises:
         OutOfTurn: the table has no such step.

@@ -1,5 +1,4 @@
-"""
-Answer requests of operators for health, configuration, cluster and diagnostics.
+"""Answer requests of operators for health, configuration, cluster and diagnostics.
 
 A managed service has no cluster, so responses about the cluster report a single member, which is
 the leader. Data about the machine describes only the process that serves the request.
@@ -228,9 +227,7 @@ def _memory() -> dict[str, int]:
 
 
 def _cpu() -> dict[str, str]:
-    """
-    Return counts of this process as strings, under the names of Go's runtime, as changeagent did.
-    """
+    """Return counts of this process as strings, with the names of Go's runtime, as changeagent."""
     count, threads = str(os.cpu_count() or 1), str(threading.active_count())
     return {"gomaxprocs": count, "numcpu": count, "numcgocall": "0", "numgoroutine": threads}
 
@@ -244,8 +241,7 @@ class _PlainLoader(yaml.SafeLoader):
     }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """
-        Return the mapping of *node*.
+        """Return the mapping of *node*.
 
         Raises:
             ValueError: a key is repeated, so one of its values would be ignored.
@@ -257,8 +253,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 def read_yaml(body: bytes) -> object:
-    """
-    Return the single document in *body*.
+    """Return the single document in *body*.
 
     Raises:
         TooLarge: the body exceeds the size limit of configurations.
@@ -276,9 +271,7 @@ def read_yaml(body: bytes) -> object:
 
 
 def _problem_of(error: Exception) -> str:
-    """
-    Return the problem and its location, but not the text of the document, which may hold secrets.
-    """
+    """Return the problem and its location, but no text of the document, which may have secrets."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         return f"{error.problem} in line {mark.line + 1}, column {mark.column + 1}"

@@ -53,8 +53,7 @@ class ConsumerRequest:
         self._user = self.credential.user if self.credential else ""
 
     def fields(self, *known: str) -> Mapping[str, Any]:
-        """
-        Return the body, which may have only the fields *known*. An empty body has no fields.
+        """Return the body, which may have only the fields *known*. An empty body has no fields.
 
         Raises:
             InvalidConsumer, InvalidOperation: the body has another field, or is not a JSON object.
@@ -202,8 +201,7 @@ class UnknownAction(InvalidConsumer, code="unknown_action", status=404):
 
 
 class ConsumerRouter:
-    """
-    The endpoint of the routes of named consumers and of the log.
+    """The endpoint of the routes of named consumers and of the log.
 
     It selects a method by the route key, or by the action in the path. *webhooks* returns the names
     of the webhooks of a feed. The worker of a webhook's consumer is the server, so that requests of

@@ -1,5 +1,4 @@
-"""
-Apply an operator's corrections, and return the rows that are needed to make corrections.
+"""Apply an operator's corrections, and return the rows that are needed to make corrections.
 
 PROTOCOL 18 describes the requests.
 """
@@ -32,8 +31,7 @@ class Corrections:
     guard: Guard
 
     def __call__(self, request: Request) -> Answer:
-        """
-        Apply the corrections in the body of a request, or return the requested rows.
+        """Apply the corrections in the body of a request, or return the requested rows.
 
         Raises:
             Rejected: access is denied, or a correction is invalid. Corrections before the invalid

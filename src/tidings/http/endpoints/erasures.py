@@ -48,8 +48,7 @@ class ErasureRouter:
     erasures: Erasures
 
     def __call__(self, request: Request) -> Answer:
-        """
-        Answer a request.
+        """Answer a request.
 
         Raises:
             Rejected: access is denied, the feed is chained, or a field is invalid.

@@ -38,8 +38,7 @@ class FeedRouter:
     guard: Guard
 
     def __call__(self, request: Request) -> Answer:
-        """
-        Answer a request.
+        """Answer a request.
 
         Raises:
             Rejected: access is denied, a setting or a parameter is invalid, the feed does not

@@ -29,8 +29,7 @@ _NS_IN_MS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRouter:
-    """
-    The endpoint of the routes of keys.
+    """The endpoint of the routes of keys.
 
     *new_key* returns the given number of random bytes. A caller creates only keys with at most its
     own rights, so a credential that is restricted or expires gives no client more or longer access.
@@ -42,8 +41,7 @@ class KeyRouter:
     new_key: Callable[[int], bytes]
 
     def __call__(self, request: Request) -> Answer:
-        """
-        Answer a request.
+        """Answer a request.
 
         Raises:
             Rejected: access is denied, a field or a parameter breaks its rule, the key does not
@@ -123,8 +121,7 @@ def _first(keys: Mapping[str, Key], name: str) -> str:
 
 
 def parse_lifetime(text: object, least_ms: int = 1) -> int:
-    """
-    Return the milliseconds of a duration such as `24h`.
+    """Return the milliseconds of a duration such as `24h`.
 
     Raises:
         InvalidSetting: *text* is not a duration, or is shorter than *least_ms*.

@@ -1,6 +1,4 @@
-"""
-Endpoints that append operations, items of Triton's protocol, and changes of changeagent's protocol.
-"""
+"""Endpoints that append operations, items of Triton, and changes of changeagent."""
 
 from __future__ import annotations
 

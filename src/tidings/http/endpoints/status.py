@@ -51,8 +51,7 @@ _NO_CONSOLE = """\
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """
-    The endpoint that describes the deployment.
+    """The endpoint that describes the deployment.
 
     OpenAPI names only the *feeds* of the configuration: there may be thousands of others, and their
     names are not for every client.
@@ -86,8 +85,7 @@ def _openapi(feeds: frozenset[str], prefix: str) -> Answer:
 
 
 def _schema(request: Request) -> Answer:
-    """
-    Return the JSON Schema of the requested format.
+    """Return the JSON Schema of the requested format.
 
     Raises:
         UnknownPath: the format is unknown.
@@ -102,8 +100,7 @@ def _schema(request: Request) -> Answer:
 
 
 def live_page(folder: Path, path: str, prefix: str = "") -> Answer | None:
-    """
-    Return the response to a GET of *path*, or None if the file does not exist.
+    """Return the response to a GET of *path*, or None if the file does not exist.
 
     *folder* has the files of the page. *prefix* is the path below which the deployment is served.
     """
@@ -129,8 +126,7 @@ def live_page(folder: Path, path: str, prefix: str = "") -> Answer | None:
 
 
 def front_page(prefix: str, query: str, *, has_console: bool) -> Answer:
-    """
-    Return the response of `/` to a browser: a redirect to the console if the host serves it.
+    """Return the response of `/` to a browser: a redirect to the console if the host serves it.
 
     *query* is the query string, which the console understands. *prefix* is the path below which the
     deployment is served.

@@ -1,5 +1,4 @@
-"""
-Verify the tokens of an issuer with its keys, and check bcrypt hashes.
+"""Verify the tokens of an issuer with its keys, and check bcrypt hashes.
 
 The keys are fetched for the first token, and again when they are old. If a token names an unknown
 key, the keys are fetched again, but at most once in `ASK_AGAIN_S`, so that forged tokens cause few
@@ -79,9 +78,7 @@ class Tokens:
         self.fetches = True  # if True, the call that needs a key fetches the keys
 
     def knows(self, given: Credential) -> bool:
-        """
-        Return True if *given* looks like a token. The signature is not checked here.
-        """
+        """Return True if *given* looks like a token. The signature is not checked here."""
         return bool(_TOKEN.fullmatch(given.secret))
 
     def may_block(self, feed: str, given: Credential) -> bool:
@@ -89,8 +86,7 @@ class Tokens:
         return True
 
     def authorize(self, feed: str, role: Role, given: Credential) -> Allowed:
-        """
-        Return the rights of the token *given*.
+        """Return the rights of the token *given*.
 
         Raises:
             WrongKey: the token has expired, or is not valid for this issuer and audience.
@@ -124,16 +120,12 @@ class Tokens:
         return claims
 
     def needs(self, token: str) -> bool:
-        """
-        Return True if the keys must be fetched before *token* is verified.
-        """
+        """Return True if the keys must be fetched before *token* is verified."""
         name = _key_name(token)
         return name is not None and self._is_due(name)
 
     def must_wait(self, token: str) -> bool:
-        """
-        Return True if *token* names an unknown key, so that a caller must wait for a fetch.
-        """
+        """Return True if *token* names an unknown key, so that a caller must wait for a fetch."""
         name = _key_name(token)
         return name is not None and self._find(name) is None
 
@@ -167,9 +159,7 @@ class Tokens:
         return self._elapsed() - self._requested_s >= (ASK_AGAIN_S if unknown else KEYS_AGE_S)
 
     def _renew(self) -> None:
-        """
-        Fetch the keys. If that fails, keep the old keys until they are older than `KEYS_KEPT_S`.
-        """
+        """Fetch the keys. If that fails, keep the old ones up to an age of `KEYS_KEPT_S`."""
         self._requested_s = self._elapsed()
         try:
             self._keys, self._keys_at, self._failed = self._fetch_keys(), self._requested_s, False
@@ -209,8 +199,7 @@ def _parse_key(document: dict[str, Any]) -> _Key | None:
 
 
 def _read(answer: BaseHTTPResponse, until_s: float) -> bytes:
-    """
-    Return the body, truncated after `BYTES_MAX` + 1 bytes.
+    """Return the body, truncated after `BYTES_MAX` + 1 bytes.
 
     Raises:
         Unavailable: the body did not arrive completely by *until_s*.
@@ -237,8 +226,7 @@ def _key_name(token: str) -> str | None:
 
 
 def ask_over_http(url: str, ca_certs: str | None = None) -> dict[str, Any]:
-    """
-    Return the JSON object at *url*; do not follow redirects.
+    """Return the JSON object at *url*; do not follow redirects.
 
     *ca_certs* is a file of CA certificates, or None for the certificates of the system.
 

@@ -1,5 +1,4 @@
-"""
-Operations that some file systems refuse, such as SMB, NFS, FAT, and a volume of another owner.
+"""Operations that some file systems refuse, such as SMB, NFS, FAT, and a volume of another owner.
 
 A folder that cannot be synced and a mode that cannot be set are accepted. A name that cannot be
 given exclusively, and a lock that cannot be taken, are errors, because data would be at risk.
@@ -67,8 +66,7 @@ def copy_folder(source: Path, target: Path) -> None:
 
 
 def publish(part: Path, target: Path) -> None:
-    """
-    Give the file *part* the name *target*, which stays free or has the whole file after a crash.
+    """Give the file *part* the name *target*, which stays free or has the whole file after a crash.
 
     *part* may remain as a second name.
 
@@ -94,8 +92,7 @@ def publish(part: Path, target: Path) -> None:
 
 
 def lock(file: int | IO[str]) -> bool:
-    """
-    Lock *file* until it is closed; return False if another process has locked it.
+    """Lock *file* until it is closed; return False if another process has locked it.
 
     Raises:
         OSError: the file system has no locks.

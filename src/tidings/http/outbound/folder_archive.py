@@ -32,8 +32,7 @@ class FolderArchive:
         self._folder = folder
 
     def put(self, feed: str, span: Span, body: bytes) -> None:
-        """
-        See `ArchiveStore`.
+        """See `ArchiveStore`.
 
         Raises:
             Unavailable: another host writes a feed of the same name to this folder.

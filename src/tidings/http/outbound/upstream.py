@@ -1,5 +1,4 @@
-"""
-Read the pages and rows of another feed over one persistent HTTP connection.
+"""Read the pages and rows of another feed over one persistent HTTP connection.
 
 A response is limited in bytes, both compressed and decompressed, and in time. Redirects are not
 followed. No error contains a password, or more than one line of the upstream's response.
@@ -45,8 +44,7 @@ _LOOPBACK_NAME = "localhost"
 
 
 class HttpUpstream:
-    """
-    Implements `Upstream`. *password* returns the password for the upstream, or "" if none is set.
+    """Implements `Upstream`. *password* returns the password for the upstream, "" if none is set.
 
     *password* is called once, and again after a 401. *ca_certs* is a file of CA certificates, or
     None for the certificates of the system.
@@ -141,8 +139,7 @@ def _selection_query(selection: Selection) -> dict[str, str]:
 
 
 def _text(answer: urllib3.HTTPResponse, deadline: float) -> str:
-    """
-    Return the body, decompressed.
+    """Return the body, decompressed.
 
     Raises:
         Unavailable: the body takes too long.
@@ -179,8 +176,7 @@ def _unpack(body: bytes, encoding: str) -> bytes:
 
 
 def _check_secret(url: str) -> None:
-    """
-    Check that a password may be sent to *url*.
+    """Check that a password may be sent to *url*.
 
     Raises:
         UpstreamRefused: the connection is not encrypted, so others could read the password.

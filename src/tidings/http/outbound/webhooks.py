@@ -1,5 +1,4 @@
-"""
-Call webhooks in parallel, each at an address that is checked before the call.
+"""Call webhooks in parallel, each at an address that is checked before the call.
 
 A host name is resolved once, and the connection is made to the checked address, so that the name
 cannot resolve to another address after the check. Redirects are not followed for the same reason.
@@ -28,8 +27,7 @@ _LOOK_S = 0.25  # maximum delay until a cancellation is noticed
 
 
 class Poster:
-    """
-    Implements `Post`. *private* allows webhooks on private networks.
+    """Implements `Post`. *private* allows webhooks on private networks.
 
     *observe* is called with the verdict of each call and its duration in seconds.
     """
@@ -45,8 +43,7 @@ class Poster:
         self._closed = False
 
     def __call__(self, requests: Sequence[Outgoing]) -> Sequence[Verdict]:
-        """
-        Send *requests* in parallel and return the verdict of each.
+        """Send *requests* in parallel and return the verdict of each.
 
         Raises:
             Unavailable: the poster was closed; the webhooks may have received the requests.
@@ -72,8 +69,7 @@ class Poster:
         ]
 
     def close(self) -> None:
-        """
-        Make no more calls, and cancel the calls in progress within `_LOOK_S`.
+        """Make no more calls, and cancel the calls in progress within `_LOOK_S`.
 
         This method is called from another thread.
         """
@@ -130,8 +126,7 @@ class _Call:
             return Verdict(failure=f"WebHook could not be called: {type(error).__name__}")
 
     def cut(self) -> Verdict:
-        """
-        Cancel the call, which then stops or never begins. Another thread calls this method.
+        """Cancel the call, which then stops or never begins. Another thread calls this method.
 
         This method sets the flag before it reads the connection, and `_post` sets the connection
         before it checks the flag. So the call is cancelled in any order of the two threads.
@@ -165,8 +160,7 @@ class _Call:
             connection.close()
 
     def _left_s(self) -> float:
-        """
-        Return the remaining time in seconds.
+        """Return the remaining time in seconds.
 
         Raises:
             TimeoutError: no time is left, or the call was cut.
@@ -178,8 +172,7 @@ class _Call:
 
 
 class _Pinned(HTTPConnection):
-    """
-    A connection to one of *addresses* that uses the original host name in TLS and in `Host`.
+    """A connection to one of *addresses* that uses the original host name in TLS and in `Host`.
 
     *left_s* returns the remaining time in seconds, or raises TimeoutError.
     """
@@ -204,8 +197,7 @@ class _Pinned(HTTPConnection):
             tls.do_handshake()  # the handshake runs here, where `cut` can interrupt it
 
     def _open(self) -> socket.socket:
-        """
-        Connect to the first address that accepts a connection.
+        """Connect to the first address that accepts a connection.
 
         Each address has an equal share of the remaining time, so that one that does not answer
         leaves time for the others.

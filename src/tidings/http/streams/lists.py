@@ -1,5 +1,4 @@
-"""
-Serve lists that wait for new entries: changes, and pages and rows for chained feeds.
+"""Serve lists that wait for new entries: changes, and pages and rows for chained feeds.
 
 `GET /changes` and `/changes/{id}`, also below `/feeds/{feed}`, answer as changeagent did. A relay
 reads `GET /feeds/{feed}/pages` and `/rows` (PROTOCOL 16). If there are no entries, the response
@@ -66,8 +65,7 @@ _PACKING = 1  # level of gzip; five times as fast as the default, with an eighth
 
 @dataclass(slots=True)
 class _Request:
-    """
-    A request that arrived at the time *came_s*. *gone* is done when the client disconnects.
+    """A request that arrived at the time *came_s*. *gone* is done when the client disconnects.
 
     *key* is the id of its key, if any, once the request is admitted.
     """
@@ -88,8 +86,7 @@ class _Request:
 
 @dataclass(kw_only=True)
 class WaitingList(ABC):
-    """
-    An app for one kind of list. *guard* is built for the first request.
+    """An app for one kind of list. *guard* is built for the first request.
 
     *origins* are the origins of web pages that may read. *listen* returns the notifications of a
     feed. By default, the end of the log is polled at a fixed interval. *requests* has the waiting
@@ -119,8 +116,7 @@ class WaitingList(ABC):
 
     @abstractmethod
     async def _respond(self, request: _Request) -> Answer:
-        """
-        Return the response to *request*.
+        """Return the response to *request*.
 
         Raises:
             TidingsError: see `answers.refusal`.
@@ -128,8 +124,7 @@ class WaitingList(ABC):
 
     @abstractmethod
     def _check(self, feed: str, headers: Mapping[str, str]) -> Allowed:
-        """
-        Return the rights of the credential in *headers* on *feed*.
+        """Return the rights of the credential in *headers* on *feed*.
 
         Raises:
             Rejected: the credential gives no access.
@@ -145,8 +140,7 @@ class WaitingList(ABC):
     async def _wait_for(
         self, poller: TailPoller, feed: str, page: int, request: _Request, until_s: float
     ) -> None:
-        """
-        Wait for pages after *page*, at most for `limits.EXISTS_S`. If none arrive, check the feed.
+        """Wait for pages after *page*, at most for `limits.EXISTS_S`. If none come, check the feed.
 
         Raises:
             FeedDeleted: the feed was deleted.
@@ -163,8 +157,7 @@ class WaitingList(ABC):
         return Client(LONG_POLL, since_ms, page=page, key=request.key, user_agent=agent)
 
     async def _check_again(self, request: _Request, feed: str, allowed: Allowed) -> None:
-        """
-        Check the credential of *request* again, after a wait.
+        """Check the credential of *request* again, after a wait.
 
         This check, unlike `_admit`, does not count the request against the rate of the key again.
         """
@@ -236,8 +229,7 @@ class ChangeLists(WaitingList):
         return self.gate().check(feed, READ, credential_from(headers.get("authorization")))
 
     def _list(self, feed: str, charge: ReadCharge, query: Query) -> Listing:
-        """
-        Return the listing, and charge the key for it.
+        """Return the listing, and charge the key for it.
 
         The listing is returned even if the key exceeds its rate. The excess then counts against
         later reads.
@@ -254,8 +246,7 @@ class ChangeLists(WaitingList):
         listing: Listing,
         listed: Callable[[Query], Awaitable[Listing]],
     ) -> Listing:
-        """
-        Return *listing*, or later entries that arrive while the client waits.
+        """Return *listing*, or later entries that arrive while the client waits.
 
         A client that may have read pages that were lost does not wait, because it must start again.
         """
@@ -279,8 +270,7 @@ class ChangeLists(WaitingList):
         listing: Listing,
         poller: TailPoller,
     ) -> Listing:
-        """
-        Return the entries after *listing*.
+        """Return the entries after *listing*.
 
         Take the entries from memory if *poller* has read them recently, else read the log.
         """
@@ -373,8 +363,7 @@ class ReplicationApp(WaitingList):
     async def _wait(
         self, request: _Request, feed: str, requested: PagesRequest, reply: _Reply
     ) -> _Reply:
-        """
-        Return *reply*, or the next reply that is not empty while the caller waits.
+        """Return *reply*, or the next reply that is not empty while the caller waits.
 
         It is read and encoded once for all callers that wait for the same.
         """

@@ -1,5 +1,4 @@
-"""
-Prefetch rows of the state for a client that copies the state, while earlier rows are sent.
+"""Prefetch rows of the state for a client that copies the state, while earlier rows are sent.
 
 The order and the content of the reads do not change, only their time. Rows are prefetched only for
 a few clients at a time, so that memory stays bounded. For other clients, a read begins after the
@@ -35,8 +34,7 @@ class ReadAhead:
         self._copies = BoundedSemaphore(copies)
 
     def __call__(self, states: StateStore) -> StateStore:
-        """
-        Return a store that reads from *states* and prefetches rows until the end of one copy.
+        """Return a store that reads from *states* and prefetches rows until the end of one copy.
 
         Return *states* itself if too many copies are being prefetched.
         """

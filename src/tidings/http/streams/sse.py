@@ -1,5 +1,4 @@
-"""
-Serve streams of events at `GET /`, `/ops` and `/feeds/{feed}/ops`, as SSE or NDJSON.
+"""Serve streams of events at `GET /`, `/ops` and `/feeds/{feed}/ops`, as SSE or NDJSON.
 
 With Lambda response streaming, one process serves one client; a server process serves many clients.
 """
@@ -73,8 +72,7 @@ EVENT_STREAM = "text/event-stream"
 
 @dataclass(eq=False, slots=True)
 class OpenStream:
-    """
-    An event stream in progress. *over* is done when the stream has to end.
+    """An event stream in progress. *over* is done when the stream has to end.
 
     For *cut_after* see `asgi.CUT_AFTER`.
     """
@@ -95,8 +93,7 @@ class OpenStream:
 
 
 class OpenStreams:
-    """
-    The open streams. This class ends them when their credential ends or the server stops.
+    """The open streams. This class ends them when their credential ends or the server stops.
 
     If *lasting* is True, streams have no time limit. Passwords are then checked again when the
     profile of their feed changes, and the stream slots of keys (`auth.quotas.StreamSlot`) are
@@ -131,16 +128,12 @@ class OpenStreams:
         return len(self._open)
 
     def end_all(self) -> None:
-        """
-        End every stream between two events. The clients resume, possibly from another process.
-        """
+        """End every stream between two events. Clients resume, perhaps at another process."""
         for each in self._open:
             each.end()
 
     async def _check_often(self) -> None:
-        """
-        Check all credentials periodically, in one thread, so that each profile is read once.
-        """
+        """Check all credentials periodically, in one thread, so that each profile is read once."""
         while True:
             await asyncio.sleep(CHECK_S)
             try:
@@ -172,8 +165,7 @@ async def _note_leaving(one: OpenStream, receive: Receive) -> None:
 
 
 class ClientCounter:
-    """
-    Counts the open streams of this process and their events for `/status`.
+    """Counts the open streams of this process and their events for `/status`.
 
     *place* identifies this process in the counts. A separate task writes the counts. Only the last
     stream waits for the write, because Lambda freezes a function after the end of its last stream.
@@ -229,8 +221,7 @@ class ClientCounter:
 
 
 class EventStreams:
-    """
-    The app for event streams. *streamer* and *compatibility* are built for the first request.
+    """The app for event streams. *streamer* and *compatibility* are built for the first request.
 
     *origins* are the origins of web pages that may read. A stream ends after *longest_ms*, because
     Lambda does not report a disconnect, so the stream occupies a function until then. If
@@ -390,9 +381,7 @@ class EventStreams:
     async def _send_events(
         self, send: Send, live: LiveStream, chunk: Chunk, over: Future[None], left: _Left
     ) -> bool:
-        """
-        Send the pieces of *chunk* until the stream is over; return True if any piece was sent.
-        """
+        """Send the pieces of *chunk* until the stream ends; return True if any piece was sent."""
         sent = False
         for piece in chunk.pieces():
             if over.done() or not left.any(_now_ms()):
@@ -447,8 +436,7 @@ def accepts_lines(accept: str) -> bool:
 
 @dataclass(slots=True)
 class _Left:
-    """
-    The remaining time and bytes of a response.
+    """The remaining time and bytes of a response.
 
     *resume* is the text of a field that is added to the first event. The field sets the client's
     delay before a reconnect.
@@ -468,9 +456,7 @@ class _Left:
 
 
 def _limits_of(headers: dict[str, str], clock_ms: int, longest_ms: int | None) -> _Left:
-    """
-    Return the limits of a response. On Lambda, the deadline of the function is one of them.
-    """
+    """Return the limits of a response. On Lambda, the deadline of the function is one of them."""
     if longest_ms is None:
         return _Left()
     try:

@@ -1,5 +1,4 @@
-"""
-A reader of the end of a feed's log, shared by all waiting streams of this process.
+"""A reader of the end of a feed's log, shared by all waiting streams of this process.
 
 On a server, the notification of a commit has the new pages, so they need not be read.
 
@@ -48,8 +47,7 @@ class Notifications(Protocol):
     """A signal to a poller that there may be new pages."""
 
     async def wait(self) -> list[Page]:
-        """
-        Return when there may be new pages since the last call.
+        """Return when there may be new pages since the last call.
 
         Return pages that were committed since then, or [] if the log must be read.
         """
@@ -65,9 +63,7 @@ class Notifications(Protocol):
 
 
 class FixedInterval:
-    """
-    Implements `Notifications` at a fixed interval, for processes that receive no notifications.
-    """
+    """Implements `Notifications` at a fixed interval, for processes that receive none."""
 
     async def wait(self) -> list[Page]:
         await asyncio.sleep(POLL_S)
@@ -100,8 +96,7 @@ class _Text(NamedTuple):
 
 
 class _Texts:
-    """
-    The texts of the pages in *tail*, each built and encoded once for all streams that need it.
+    """The texts of the pages in *tail*, each built and encoded once for all streams that need it.
 
     The streams that need the same text have the same key (`text_key`) and the same progress.
     """
@@ -145,8 +140,7 @@ def _reject(frame: bytes) -> bool:
 
 
 class LiveStream:
-    """
-    The progress of an open stream. *counter* counts its events.
+    """The progress of an open stream. *counter* counts its events.
 
     If *write* is given, the poller may write to the stream.
 
@@ -202,8 +196,7 @@ class LiveStream:
 
 
 class TailPoller:
-    """
-    A poller of a feed. It calls *read* in *threads* if *notifications* do not have the new pages.
+    """A poller of a feed. It calls *read* in *threads* if *notifications* lack the new pages.
 
     *read* returns the pages after a page number. If *selects* is True, *read* does not return every
     page of the log, so it is always called. *users* counts the requests that use the poller.
@@ -240,8 +233,7 @@ class TailPoller:
         return self._tail if self._is_fresh else None
 
     def once(self, key: Hashable, build: Callable[[], Result]) -> Result:
-        """
-        Return the result of *build*, which is the same for all callers with an equal *key*.
+        """Return the result of *build*, which is the same for all callers with an equal *key*.
 
         *build* is called once, until there are new pages.
         """
@@ -257,8 +249,7 @@ class TailPoller:
         self._shared.pop(key, None)
 
     async def wait(self, page: int, gone: asyncio.Future[Any], timeout_s: float) -> None:
-        """
-        Return when a page after *page* exists, when *gone* is done, or after *timeout_s*.
+        """Return when a page after *page* exists, when *gone* is done, or after *timeout_s*.
 
         *page* is the last page that the caller has read.
 
@@ -377,8 +368,7 @@ class TailPoller:
 
 
 class TailPollers:
-    """
-    The pollers of a process: per feed, one for readers of `leave` events and one for others.
+    """The pollers of a process: per feed, one for readers of `leave` events and one for others.
 
     A poller that no request has used for `FRESH_S` is removed, because its pages are too old. The
     threads end with the last poller.
@@ -429,8 +419,7 @@ class Chunks:
         self._upcoming: asyncio.Task[Chunk] | None = None
 
     async def next(self) -> Chunk:
-        """
-        Return the next chunk, and start to read the chunk after it while this one is sent.
+        """Return the next chunk, and start to read the chunk after it while this one is sent.
 
         Raises:
             Unavailable: the stores do not answer.
@@ -442,9 +431,7 @@ class Chunks:
         return chunk
 
     async def rest(self, chunk: Chunk, gone: asyncio.Future[None], wait_ms: float) -> None:
-        """
-        Wait for new pages after *chunk*, or until the key may read again, but at most *wait_ms*.
-        """
+        """Wait for new pages after *chunk*, or until the key may read, but at most *wait_ms*."""
         if chunk.wait_ms:
             await asyncio.wait({gone}, timeout=min(chunk.wait_ms, wait_ms) / 1000)
         elif chunk.at_frontier:

@@ -1,5 +1,4 @@
-"""
-One SQLite file: its process lock, its schema and its transactions.
+"""One SQLite file: its process lock, its schema and its transactions.
 
 The caches and the leases of a feed assume one process, so a lock on a separate file excludes other
 processes. With SQLite's write-ahead log and `synchronous=FULL`, a commit is durable when it returns
@@ -156,8 +155,7 @@ class CannotOpen(Exception):
 
 
 class Database:
-    """
-    The file at *path*, created if it is missing.
+    """The file at *path*, created if it is missing.
 
     At the end of each transaction, *before_commit* is called with the pages that the transaction
     has written; it may write further rows. When the transaction is on disk, and before another
@@ -224,8 +222,7 @@ class Database:
         return self._connection
 
     def write(self, run: Callable[[sqlite3.Connection], Result]) -> Result:
-        """
-        Run the statements of *run* as one transaction; return its result.
+        """Run the statements of *run* as one transaction; return its result.
 
         When the call returns, all writes are on disk. On an exception, all are undone. Within
         another transaction, *run* is a part of it.
@@ -243,16 +240,14 @@ class Database:
             return run(sql)
 
     def together(self, run: Callable[[sqlite3.Connection], Result]) -> Result:
-        """
-        Return the result of *run*, in a transaction as with `write`.
+        """Return the result of *run*, in a transaction as with `write`.
 
         Earlier deferred writes of the transaction may not have been executed yet.
         """
         return run(self._connection) if self._owner == get_ident() else self.write(run)
 
     def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
-        """
-        Run the statements inside the context as one transaction, see `write`.
+        """Run the statements inside the context as one transaction, see `write`.
 
         Threads take turns. On a server, only jobs of the writer may call this method.
 
@@ -268,8 +263,7 @@ class Database:
         return self._outer()
 
     def defer(self, write: Callable[[sqlite3.Connection], object]) -> None:
-        """
-        Call *write* before the next statement of this transaction, or before its commit.
+        """Call *write* before the next statement of this transaction, or before its commit.
 
         So several calls of a store can write their rows with one statement. *write* is not called
         if the transaction, or the `part` of it, is undone first.
@@ -282,8 +276,7 @@ class Database:
             self._deferred.remove(write)
 
     def _execute_deferred(self) -> None:
-        """
-        Execute the deferred writes.
+        """Execute the deferred writes.
 
         Raises:
             Unavailable: a write failed now or earlier. The transaction can then not be committed,
@@ -323,8 +316,7 @@ class Database:
         return self._turn.acquire(blocking=wait)
 
     def begin(self) -> None:
-        """
-        Begin a transaction of this thread, after `acquire`.
+        """Begin a transaction of this thread, after `acquire`.
 
         Raises:
             Unavailable: the disk does not answer, or another program has locked the file. The
@@ -355,8 +347,7 @@ class Database:
             self._connection.execute("BEGIN IMMEDIATE")
 
     def prepare(self) -> None:
-        """
-        Call *before_commit*; afterwards only `pause`, `commit` or `rollback` may be called.
+        """Call *before_commit*; afterwards only `pause`, `commit` or `rollback` may be called.
 
         Raises:
             Unavailable: a write failed; the caller has to call `rollback`.
@@ -378,14 +369,11 @@ class Database:
             self.marks[feed] = next(self._numbers)
 
     def pause(self) -> None:
-        """
-        Detach the open transaction from this thread, for `commit` or `rollback` in any thread.
-        """
+        """Detach the transaction from this thread, for `commit` or `rollback` by any thread."""
         self._owner = 0
 
     def rollback(self) -> None:
-        """
-        Undo the transaction and release the lock.
+        """Undo the transaction and release the lock.
 
         Raises:
             Unavailable: SQLite failed to undo it. The lock is released; `begin` tries again.
@@ -399,8 +387,7 @@ class Database:
             self._release()
 
     def commit(self) -> None:
-        """
-        Commit the transaction to disk and release the lock.
+        """Commit the transaction to disk and release the lock.
 
         Raises:
             Unavailable: the commit failed, and nothing was written; or a file is not in place, so
@@ -479,17 +466,14 @@ class Database:
         self._undo.append(undo)
 
     def _undo_after(self, pages: int = 0, undone: int = 0) -> None:
-        """
-        Keep only the first *pages* pages, and call all undo functions except the first *undone*.
-        """
+        """Keep only the first *pages* pages, and call all undo functions but the first *undone*."""
         del self._pages[pages:]
         while len(self._undo) > undone:
             self._undo.pop()()
 
     @contextmanager
     def part(self) -> Iterator[None]:
-        """
-        On an exception, undo the statements inside the context, but not the whole transaction.
+        """On an exception, undo the statements inside the context, but not the whole transaction.
 
         Raises:
             Unavailable: the disk is full, or SQLite aborted the whole transaction.
@@ -516,8 +500,7 @@ class Database:
             raise Unavailable(_GIVEN_UP)
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        """
-        Run the statements inside the context, which only read, on one state of the data.
+        """Run the statements inside the context, which only read, on one state of the data.
 
         Statements within a transaction of this thread also see the writes of the transaction.
 
@@ -560,8 +543,7 @@ class Database:
             self._readers.append(connection)
 
     def back_up(self, target: Path) -> None:
-        """
-        Write the committed data to the new file *target*, while others read and write.
+        """Write the committed data to the new file *target*, while others read and write.
 
         Raises:
             Unavailable: the file cannot be written completely, or `close` interrupted the backup.
@@ -594,8 +576,7 @@ class Database:
             part.unlink(missing_ok=True)
 
     def truncate_wal(self) -> bool:
-        """
-        Copy the write-ahead log into the file and truncate it.
+        """Copy the write-ahead log into the file and truncate it.
 
         The log may have rows that were changed or deleted long ago. Return False if a reader
         prevents that it is truncated.
@@ -610,8 +591,7 @@ class Database:
         return any(done)
 
     def vacuum(self) -> None:
-        """
-        Rewrite the whole file without its free space. Nothing else may use the file at that time.
+        """Rewrite the whole file without its free space. Nothing else may use the file meanwhile.
 
         Raises:
             Unavailable: the disk is full or does not answer; the file is as before.
@@ -621,8 +601,7 @@ class Database:
             self._truncate()
 
     def delete_expired(self, now_ms: int) -> int:
-        """
-        Delete the rows that expired by *now_ms*; return their number.
+        """Delete the rows that expired by *now_ms*; return their number.
 
         The rows are found by reading, and deleted in several short transactions.
         """
@@ -677,8 +656,7 @@ class Database:
 
 
 def _lock_file(path: Path) -> int:
-    """
-    Lock a file next to *path* and return its descriptor; closing the descriptor releases the lock.
+    """Lock a file next to *path* and return its descriptor; closing it releases the lock.
 
     The lock is on a file of its own, because closing any descriptor of *path* would release
     SQLite's locks.
@@ -716,8 +694,7 @@ def _open(path: Path, wait_s: float) -> sqlite3.Connection:
 
 
 def _make_private(path: Path) -> None:
-    """
-    Create *path* as an empty file if it is missing. With any umask, only its owner may read it.
+    """Create *path* as an empty file if it is missing. With any umask, only its owner may read it.
 
     SQLite creates the files next to a database with the mode of the database.
     """
@@ -748,8 +725,7 @@ def _connect(path: Path, *, shared: bool) -> sqlite3.Connection:
 
 
 def _check_owner(path: Path, connection: sqlite3.Connection) -> None:
-    """
-    Check that the file is empty, or has the tables of its schema version.
+    """Check that the file is empty, or has the tables of its schema version.
 
     Raises:
         CannotOpen: the file belongs to another program.

@@ -1,5 +1,4 @@
-"""
-Values of the core as JSON documents. An update states the version that it replaces.
+"""Values of the core as JSON documents. An update states the version that it replaces.
 
 These values are profiles, keys, consumers, relays and the like. A feed has few of them, and each is
 read as a whole.
@@ -79,9 +78,7 @@ _IS, _SET = "is", "set"
 
 
 def to_json(value: object) -> str:
-    """
-    Return *value* as JSON. It may consist of JSON's types and of the classes in `_TYPES`.
-    """
+    """Return *value* as JSON. It may consist of JSON's types and of the classes in `_TYPES`."""
     return json.dumps(to_plain(value), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -105,8 +102,7 @@ def to_plain(value: Any) -> Any:
 
 
 def _set_fields(value: Any) -> dict[str, Any]:
-    """
-    Return the fields of *value* that differ from their defaults.
+    """Return the fields of *value* that differ from their defaults.
 
     Fields with their defaults are not stored, so a new field needs no migration.
     """
@@ -172,8 +168,7 @@ class Documents:
         self._execute(feed, "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, 0, ?)", *columns)
 
     def replace(self, feed: str, name: str, version: int, value: object) -> bool:
-        """
-        Store *value* as version + 1 and return True if the stored version is *version*.
+        """Store *value* as version + 1 and return True if the stored version is *version*.
 
         Otherwise store nothing and return False.
 
@@ -211,8 +206,7 @@ WHERE (kind = 'key' OR (kind = 'operator-document' AND name = ?)) AND NOT EXISTS
 
 
 def used_but_open(database: Database) -> list[str]:
-    """
-    Return feeds with keys or users, and without a profile that is closed; see `profiles.close`.
+    """Return feeds with keys or users, and without a profile that is closed; see `profiles.close`.
 
     Earlier releases did not close a feed when they stored a key or a user.
     """
@@ -244,8 +238,7 @@ def feeds_with_webhooks(database: Database) -> list[str]:
 
 
 class SqliteProfiles:
-    """
-    Implements `ProfileStore`.
+    """Implements `ProfileStore`.
 
     *host_passwords* are the passwords in the options of this process, which also open the host.
     They are not stored, so that they end with the process.
@@ -357,8 +350,7 @@ class SqliteKeys:
 
 
 class SqliteErasures:
-    """
-    Implements `ErasureStore`.
+    """Implements `ErasureStore`.
 
     Records in the phase DONE are documents of another kind, so that they are not read with others.
     """
@@ -406,8 +398,7 @@ def _nothing() -> None:
 
 
 class SqliteFeeds:
-    """
-    Implements `FeedStore`.
+    """Implements `FeedStore`.
 
     A record is a document of the kind `feed`. A document of the kind `feed-removal` marks a record
     with an unfinished removal, so that a search for them does not read the others. *changed* is

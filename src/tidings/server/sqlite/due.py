@@ -1,5 +1,4 @@
-"""
-The feeds that the sweep visits, on SQLite.
+"""The feeds that the sweep visits, on SQLite.
 
 A feed with a row in the table `due` is visited at the time in that row, 0 for at once. A feed
 without a row is not visited. `Database` adds the row in the transaction that changes the feed.
@@ -39,8 +38,7 @@ SELECT count(*), coalesce(sum(page), 0) FROM heads WHERE feed NOT IN (SELECT val
 
 
 class Others(NamedTuple):
-    """
-    The sums over some feeds: their number, their pages, and the lag of each stored follower.
+    """The sums over some feeds: their number, their pages, and the lag of each stored follower.
 
     The checkpoint of push is stored late, so its lag is unknown.
     """

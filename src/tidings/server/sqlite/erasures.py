@@ -1,5 +1,4 @@
-"""
-The changes that erasures make to a database file of SQLite.
+"""The changes that erasures make to a database file of SQLite.
 
 SQLite overwrites deleted content within a page of the file (`secure_delete`), but not pages that
 become free, and not the copies of rows that it leaves in a page when it moves rows to another page.
@@ -76,8 +75,7 @@ class SqliteFreeSpace:
         self._due = Documents(database, "vacuum")
 
     def overwrite(self) -> bool:
-        """
-        Overwrite the free pages of the file, and truncate the write-ahead log.
+        """Overwrite the free pages of the file, and truncate the write-ahead log.
 
         Note that the file must be rewritten at the next start. Return False if a reader, such as a
         backup, prevents that the log is truncated.
@@ -102,8 +100,7 @@ class SqliteFreeSpace:
         return self._database.truncate_wal()
 
     def rewrite_file(self) -> bool:
-        """
-        Rewrite the file if this is due; return False if that failed, so that it is still due.
+        """Rewrite the file if this is due; return False if that failed, so that it is still due.
 
         Nothing else may use the file at that time.
         """

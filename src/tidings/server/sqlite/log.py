@@ -1,5 +1,4 @@
-"""
-The log of each feed on SQLite: pages, head, floor, claims, followers, counters and relays.
+"""The log of each feed on SQLite: pages, head, floor, claims, followers, counters and relays.
 
 Relays are in this module because a relay appends pages and stores its position in one transaction.
 """
@@ -66,8 +65,7 @@ class Numbers(NamedTuple):
 
 @dataclass(slots=True)
 class _Tail:
-    """
-    The end of a log in the current transaction: pages after *stored*, not yet written to the file.
+    """The end of a log in the current transaction: pages after *stored*, not yet in the file.
 
     *head* is the last number that was taken, and *operations* counts the operations since *stored*.
     """
@@ -83,8 +81,7 @@ def _nothing(feed: str) -> None:
 
 
 class SqliteLog:
-    """
-    Implements `LogStore`, `RenewStore` and `restore.Numbers`.
+    """Implements `LogStore`, `RenewStore` and `restore.Numbers`.
 
     Every read is strongly consistent. The new pages and heads of a transaction are collected in
     memory. They are written together before the transaction executes any other statement, or before
@@ -163,8 +160,7 @@ class SqliteLog:
         head: int,
         operations: int,
     ) -> bool:
-        """
-        Write all *pages* and their *head*; return True.
+        """Write all *pages* and their *head*; return True.
 
         If a page with one of the numbers exists, write nothing and return False.
         """
@@ -283,8 +279,7 @@ class SqliteLog:
 
 
 class SqliteClaims:
-    """
-    Implements `ClaimStore`.
+    """Implements `ClaimStore`.
 
     A claim expires only when both *now_ms* of the caller and the clock *expiring* have reached its
     expiry.
@@ -345,8 +340,7 @@ def _number(sql: sqlite3.Connection, statement: str, *values: object) -> int:
 
 
 class SqliteFollowers(MemoryFollowers):
-    """
-    The followers, with checkpoints on disk and leases in memory.
+    """The followers, with checkpoints on disk and leases in memory.
 
     Leases need not be stored, because no other process can open the file. A checkpoint is written
     with the next transaction of any thread. So after a crash a follower may resume from an earlier

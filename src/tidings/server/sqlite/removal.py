@@ -20,8 +20,7 @@ _KEPT = ("feed", "feed-removal")  # kinds of documents with a name, not a key, a
 
 
 class SqliteFeedData:
-    """
-    Implements `FeedData` for every table with a column `feed`.
+    """Implements `FeedData` for every table with a column `feed`.
 
     Each transaction deletes at most 250 rows or 1 MB of pages. The followers' checkpoints in memory
     are removed, too.

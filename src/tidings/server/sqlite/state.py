@@ -35,8 +35,7 @@ _VALUES = 6  # arguments of `is_older`
 
 
 class _Overwriting:
-    """
-    An upsert that replaces only older rows, and returns the replaced rows.
+    """An upsert that replaces only older rows, and returns the replaced rows.
 
     A row is written if the stored row is missing or older, so that a late write does not restore an
     old value. SQLite calls the function `is_older` when it finds a stored row, so one lookup both
@@ -68,8 +67,7 @@ class _Overwriting:
 
 
 class SqliteState:
-    """
-    Implements `StateStore`.
+    """Implements `StateStore`.
 
     `write` returns the overwritten rows of a feed only if *wants* returns True for the feed,
     because this takes some 2 us of CPU per row.
@@ -104,8 +102,7 @@ class SqliteState:
     def _read(
         self, columns: str, feed: str, bucket: int, after: str | None
     ) -> tuple[list[tuple[Any, ...]], bool]:
-        """
-        Return *columns* of the rows of *bucket* after the key *after*, and True if there are more.
+        """Return *columns* of the rows of *bucket* after the key *after*, True if there are more.
 
         The first two columns must be the key and the line.
         """

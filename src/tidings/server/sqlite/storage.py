@@ -1,5 +1,4 @@
-"""
-The problems of a database file that an operator has to solve.
+"""The problems of a database file that an operator has to solve.
 
 Such a problem is logged once, and reported by `/health` and `/status`. SQLite continues to write to
 a file that was moved or removed, and nothing of that is there after a restart. So the files are
@@ -58,8 +57,7 @@ TRIAL_EVERY_S = 0.25  # between two trial writes, because each health check may 
 
 
 class StorageMonitor:
-    """
-    The state of the files of the database *path*.
+    """The state of the files of the database *path*.
 
     *problem* is an error that prevents writes, *damage* an error of a part of the file. Call `open`
     when the files exist. *connect* opens a connection that can be interrupted. If *waits* returns
@@ -86,8 +84,7 @@ class StorageMonitor:
             self._identities[file] = status.st_dev, status.st_ino
 
     def check(self, least: Iterable[int] = repeat(0)) -> Sequence[int]:
-        """
-        Check that the files are in place; return the sizes of the database and its log.
+        """Check that the files are in place; return the sizes of the database and its log.
 
         With *least*, check only the first files, and that they are not smaller.
 
@@ -108,8 +105,7 @@ class StorageMonitor:
         return sizes[:2]
 
     def check_writable(self) -> Sequence[int]:
-        """
-        Check the files, and that a server could start with them; return the same as `check`.
+        """Check the files, and that a server could start with them; return the same as `check`.
 
         Raises:
             StorageFailed: see `check`, or a file or the folder is read-only.
@@ -168,8 +164,7 @@ class StorageMonitor:
             self._log(self.damage)
 
     def find(self, try_to_write: Callable[[], object]) -> StorageFailed | None:
-        """
-        Return the reason why nothing can be stored now, or None.
+        """Return the reason why nothing can be stored now, or None.
 
         If a write has failed, call *try_to_write*, at most once in `TRIAL_EVERY_S`.
         """
@@ -199,8 +194,7 @@ class StorageMonitor:
 
 
 class translate_errors:
-    """
-    Raise the errors of SQLite inside the context as *translate* returns them.
+    """Raise the errors of SQLite inside the context as *translate* returns them.
 
     This is a class, because a context manager from a generator takes four times as long, and each
     commit enters eight.
