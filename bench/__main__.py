@@ -1,10 +1,9 @@
-"""
-Run the benchmarks and write `bench/RESULTS.md`.
+"""Run the benchmarks and write `bench/RESULTS.md`.
 
-    python -m bench                           run all of them (half an hour)
-    python -m bench serve units               run some, and print the results only
-    python -m bench --save serve              run some, and replace their sections
-    python -m bench serve --checkout ../old   measure the server of another checkout, too
+python -m bench                           run all of them (half an hour)
+python -m bench serve units               run some, and print the results only
+python -m bench --save serve              run some, and replace their sections
+python -m bench serve --checkout ../old   measure the server of another checkout, too
 """
 
 from __future__ import annotations

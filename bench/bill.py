@@ -1,5 +1,4 @@
-"""
-The monthly bills of three sizes of feed, line by line, computed from measured usage.
+"""The monthly bills of three sizes of feed, line by line, computed from measured usage.
 
 Every line is a product of factors, which the page prints. `of_template` reads the resources of a
 stage that are billed when nothing happens.
@@ -64,8 +63,7 @@ Resources = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class FixedCosts:
-    """
-    The billed resources of an idle stage.
+    """The billed resources of an idle stage.
 
     *alarms* counts their metrics, as AWS bills them. *rotated* counts keys with a yearly rotation,
     *routes* those with metrics of their own. *snapshots_mb* is the memory of functions with
@@ -121,8 +119,8 @@ def _snapshot_mb(function: Mapping[str, Any]) -> int:
 
 
 def _runs(resources: Resources, prefix: str) -> Iterator[tuple[str, int]]:
-    """
-    Yield the monthly runs of each rate; a function called at a date has work then, and is not idle.
+    """Yield the monthly runs of each rate; a function called at a date has work then, and is not
+    idle.
 
     Raises:
         KeyError: a schedule calls something that is not a function of the stage.
@@ -137,9 +135,8 @@ def _runs(resources: Resources, prefix: str) -> Iterator[tuple[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """
-    *operations* a month in requests of *batch*. Each page goes to *reach* of *sockets* connections
-    held all the time; *streams* hold Server-Sent Events. *objects* live in the state.
+    """*operations* a month in requests of *batch*. Each page goes to *reach* of *sockets*
+    connections held all the time; *streams* hold Server-Sent Events. *objects* live in the state.
     """
 
     name: str
@@ -164,9 +161,8 @@ class Size:
 
     @property
     def runs(self) -> int:
-        """
-        Return the runs of each follower: one per page, until pages arrive faster than the stream is
-        polled.
+        """Return the runs of each follower: one per page, until pages arrive faster than the stream
+        is polled.
         """
         return min(self.pages, POLLS_PER_S * MONTH_S)
 
@@ -252,9 +248,8 @@ def held_dollars() -> float:
 
 
 def _number(value: float) -> str:
-    """
-    Return the number as it is multiplied, rounded by `_factor`, so that readers get the same sum.
-    """
+    """Return the number as it is multiplied, rounded by `_factor`, so that readers get the same
+    sum."""
     return f"{value:,.10f}".rstrip("0").rstrip(".")
 
 
@@ -305,8 +300,7 @@ class Bill:
     def _call(
         self, what: str, path: str, memory: str, count: float, of: str, *, together: int = 0
     ) -> Iterator[Line]:
-        """
-        Yield the costs of *count* calls of a function, without the costs of their results.
+        """Yield the costs of *count* calls of a function, without the costs of their results.
 
         *together*: requests of a call that are concurrent.
         """
@@ -329,8 +323,8 @@ class Bill:
         return min(1.0, self._gb(memory) * 1024 / FULL_CORE_MB)
 
     def billed_s(self, path: str, memory: str, together: int = 0) -> float:
-        """
-        Return the billed seconds: CPU time at the function's share of a core, and DynamoDB waits.
+        """Return the billed seconds: CPU time at the function's share of a core, and DynamoDB
+        waits.
 
         *together* of the requests run concurrently, `WRITES_AT_ONCE` at a time.
         """
@@ -367,8 +361,7 @@ class Bill:
         yield self._read_again("index")
 
     def _read_again(self, what: str) -> Line:
-        """
-        Return the reads of the log by runs that find many pages at once, eventually consistent:
+        """Return the reads of the log by runs that find many pages at once, eventually consistent:
         half price.
         """
         reads = self.size.batch * self._bytes(self.size.each) / 4096 / 2
@@ -409,9 +402,8 @@ class Bill:
             yield from self._call(f"coming back, {path}", path, memory, comes, "times")
 
     def _keep_alives(self) -> float:
-        """
-        Return the keep-alives of a connection. Messages arrive at random, and each delays the next
-        one.
+        """Return the keep-alives of a connection. Messages arrive at random, and each delays the
+        next one.
         """
         heard_per_s = self.size.pages * self.size.reach / self.size.sockets / MONTH_S
         silent = exp(-heard_per_s * KEEP_ALIVE_S)
@@ -467,9 +459,8 @@ class Bill:
         )
 
     def _counted(self) -> Iterator[Line]:
-        """
-        Yield the metrics of a stage in use: each is billed for the hours in which it is written.
-        """
+        """Yield the metrics of a stage in use: each is billed for the hours in which it is
+        written."""
         if self._stage.all_metrics:
             yield line("metrics, at most", prices.METRIC, (len(METRICS), "metrics"))
         routes = int(self.measured["standing"][self.size.stage]["routes"])
@@ -477,8 +468,7 @@ class Bill:
         yield line("metrics of routes, at most", prices.METRIC, *each)
 
     def _idle_costs(self) -> Iterator[Line]:
-        """
-        Yield the costs of an idle stage.
+        """Yield the costs of an idle stage.
 
         Raises:
             KeyError: a schedule runs a function for which no idle run was measured.

@@ -1,5 +1,4 @@
-"""
-Measure the deployed handlers for the bill: units, requests, CPU time, log lines and bytes.
+"""Measure the deployed handlers for the bill: units, requests, CPU time, log lines and bytes.
 
 The handlers run in this process on DynamoDB Local. The figures are kept in `bench/costs.json`;
 `bench.costs_page` writes docs/operations/COSTS.md from them.
@@ -169,9 +168,8 @@ def _said(body: Body) -> object:
 
 
 def _repeated(call: Callable[[], Used]) -> list[Used]:
-    """
-    Call after two warm-up calls. Wait before each call until cached settings have expired, as in a
-    feed with occasional requests.
+    """Call after two warm-up calls. Wait before each call until cached settings have expired, as in
+    a feed with occasional requests.
     """
 
     def later() -> Used:
@@ -230,8 +228,7 @@ def _replayed() -> dict[str, dict[str, int]]:
 
 
 def _erased() -> dict[str, dict[str, float]]:
-    """
-    Return the usage of an erasure by the operations of its object, each on a page of its own.
+    """Return the usage of an erasure by the operations of its object, each on a page of its own.
 
     The log has as many pages of other objects. The archive is in a folder, so requests to S3 are
     not counted.
@@ -268,8 +265,7 @@ _SETTLED = 3  # sweeps of one process, after which it visits no feed without new
 
 
 def _feeds() -> dict[str, dict[str, float]]:
-    """
-    Return the usage of a creation, of deletions by the operations in the feed, and of sweeps.
+    """Return the usage of a creation, of deletions by the operations in the feed, and of sweeps.
 
     The archive is in a folder, so requests to S3 are not counted.
     """
@@ -372,8 +368,7 @@ def _format(used: dict[str, float]) -> str:
 
 @dataclass(slots=True)
 class Used:
-    """
-    The usage of one call: units and requests of DynamoDB, CPU time, bytes of log lines, and the
+    """The usage of one call: units and requests of DynamoDB, CPU time, bytes of log lines, and the
     number and bytes of *metrics* in CloudWatch's embedded format.
     """
 
@@ -423,8 +418,7 @@ class Sink:
 
 @dataclass
 class Functions:
-    """
-    Calls the functions of the blueprint as they are deployed, with *settings*.
+    """Calls the functions of the blueprint as they are deployed, with *settings*.
 
     *appender* posts without a function, so that the measured function keeps its caches.
     """
@@ -506,8 +500,7 @@ class Functions:
 
 
 def _billed(client: Any) -> Counter[str]:
-    """
-    Count read units. AWS bills at least one unit for each read (half if eventually consistent),
+    """Count read units. AWS bills at least one unit for each read (half if eventually consistent),
     even if it finds nothing; DynamoDB Local does not.
     """
     dynamodb.counting(client, dynamodb.READS)  # requests them

@@ -107,9 +107,8 @@ def _summary(made: Bill) -> str:
 
 
 def _idle(stage: str, measured: Mapping[str, Any]) -> str:
-    """
-    Return the costs of an idle stage by their largest parts; scheduled functions are one amount.
-    """
+    """Return the costs of an idle stage by their largest parts; scheduled functions are one
+    amount."""
     lines = bill.idle(stage, measured)
     named = {"alarms": 0.0, "dashboards": 0.0, "keys": 0.0, "keys: rotations": 0.0, "": 0.0}
     for each in lines:
@@ -144,8 +143,7 @@ def _row(each: Line) -> str:
 
 
 def readme(page: str, measured: Mapping[str, Any]) -> str:
-    """
-    Return *page* with the current costs of idle stages.
+    """Return *page* with the current costs of idle stages.
 
     Raises:
         ValueError: the page does not contain the costs exactly once.

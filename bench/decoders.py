@@ -1,5 +1,4 @@
-"""
-Measure the CPU time per byte of each decoder on a network path, for the worst inputs.
+"""Measure the CPU time per byte of each decoder on a network path, for the worst inputs.
 
 None takes more than ten times the time of an ordinary input of the same decoder. Both are measured
 in one process as CPU time of one thread, so that a busy machine changes neither.

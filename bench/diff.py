@@ -1,5 +1,4 @@
-"""
-Measure the comparison of a dump with a state of the same size, by Spark and by Sail.
+"""Measure the comparison of a dump with a state of the same size, by Spark and by Sail.
 
 `python -m bench.diff` compares 100,000,000 objects by Spark.
 """
@@ -115,8 +114,7 @@ def _each(engines: tuple[str, ...], size: int, data: str = "") -> dict[str, _Ran
 
 
 def _fill(folder: Path, size: int, data: str) -> None:
-    """
-    Write a dump and a state of which one in a hundred lines differs.
+    """Write a dump and a state of which one in a hundred lines differs.
 
     A third each of these is new, newer in the dump, and deleted. *data* is JSON that each object
     has in addition.

@@ -1,5 +1,4 @@
-"""
-Measure the log and the state on DynamoDB Local: write units, replay speed and memory.
+"""Measure the log and the state on DynamoDB Local: write units, replay speed and memory.
 
 `python -m bench.dynamodb URL FEED COUNT` reads a feed and prints how long that took; the replay
 benchmark runs it in a process of its own to measure its memory.

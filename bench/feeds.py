@@ -1,5 +1,4 @@
-"""
-Measure servers with 10, 100 and 1,000 feeds, of which ten are active.
+"""Measure servers with 10, 100 and 1,000 feeds, of which ten are active.
 
 Each server first gets one operation into every feed, and is started again before it is measured.
 All of them run at the same time, so that a slow phase of the machine affects all.

@@ -1,9 +1,8 @@
-"""
-Put load on a feed at a constant rate, and check every event that consumers receive.
+"""Put load on a feed at a constant rate, and check every event that consumers receive.
 
-    python -m bench.load                       a temporary twin for a minute
-    python -m bench.load --url URL ...         a running feed
-    python -m bench.load --stage dev ...       a deployed stage
+python -m bench.load                       a temporary twin for a minute
+python -m bench.load --url URL ...         a running feed
+python -m bench.load --stage dev ...       a deployed stage
 """
 
 from __future__ import annotations
@@ -69,8 +68,7 @@ TARGET = "each consumer hears each operation once, in the one order; the fold is
 )
 @click.option("--save", is_flag=True, help="Write the result to bench/RESULTS.md.")
 def main(transport: str, as_json: bool, save: bool, **options: Any) -> None:
-    """
-    Put load on a feed and check that nothing is lost.
+    """Put load on a feed and check that nothing is lost.
 
     Producers keep to a schedule. The time of an operation is counted from when it was due, not
     from when it could be sent, so that a feed that stops shows in the percentiles. The

@@ -1,5 +1,4 @@
-"""
-Measure the push follower: planning a fan-out, and sending a page to many WebSockets.
+"""Measure the push follower: planning a fan-out, and sending a page to many WebSockets.
 
 The second benchmark starts `python -m bench.push sink CERTIFICATE`, which replaces API Gateway, and
 `python -m bench.push lane URL CA_FILE`, the sender of one lane, as processes of their own.

@@ -1,5 +1,4 @@
-"""
-Measure a server on this machine, and with `--checkout PATH` also that of another checkout.
+"""Measure a server on this machine, and with `--checkout PATH` also that of another checkout.
 
 CPU is counted in units: that of one request to an app that does nothing on the same HTTP server
 (`bench.noop`), measured before each row's workload. `wrk` posts, and `readers.c` reads; the

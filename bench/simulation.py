@@ -1,5 +1,4 @@
-"""
-Run the simulation for a long time: every kind of world in its share, on all cores, in parts.
+"""Run the simulation for a long time: every kind of world in its share, on all cores, in parts.
 
     python -m bench.simulation --seeds 2000          the seeds from 0 on
     python -m bench.simulation --minutes 60 --save   continue after the last part
@@ -107,8 +106,7 @@ def tasks(seeds: int, first: int, shares: Mapping[str, float] = SHARES) -> Itera
 
 
 def done(task: Task) -> WorldCounters:
-    """
-    Run *task* and return its counters.
+    """Run *task* and return its counters.
 
     Raises:
         Broke: a seed broke a promise.
@@ -130,8 +128,8 @@ def done(task: Task) -> WorldCounters:
 def simulate(
     seeds: int, first: int, shares: Mapping[str, float], *, until: float = math.inf
 ) -> dict[str, WorldCounters]:
-    """
-    Run worlds on all cores. Return their counters. No task starts after *until* (monotonic clock).
+    """Run worlds on all cores. Return their counters. No task starts after *until* (monotonic
+    clock).
 
     Raises:
         Broke: a seed broke a promise.
@@ -163,8 +161,7 @@ def simulate(
 def simulate_in_parts(
     seeds: int, kept: dict[str, Any], *, until: float
 ) -> dict[str, WorldCounters]:
-    """
-    Run like `simulate`, after the parts in *kept*; add each part to it when it is done.
+    """Run like `simulate`, after the parts in *kept*; add each part to it when it is done.
 
     Raises:
         Broke: a seed broke a promise. The earlier parts were saved.
@@ -238,8 +235,7 @@ def add_part(kept: dict[str, Any], found: Mapping[str, WorldCounters]) -> None:
 )
 @click.option("--save", is_flag=True, help="Continue after the last part, and save each one.")
 def main(seeds: int, minutes: float, worlds: tuple[str, ...], save: bool) -> None:
-    """
-    Run many seeds of every kind of world; stop at the first that breaks a promise.
+    """Run many seeds of every kind of world; stop at the first that breaks a promise.
 
     \b
     Examples:

@@ -1,5 +1,4 @@
-"""
-Put load on a host for a long time, with faults, to find losses and growing memory.
+"""Put load on a host for a long time, with faults, to find losses and growing memory.
 
     python -m bench.soak                  a server, half an hour
     python -m bench.soak --on twin --seconds 60
@@ -69,9 +68,8 @@ HOSTS: Mapping[str, tuple[type[Server], Load]] = {
 
 @dataclass(slots=True)
 class Soak:
-    """
-    A run on *host* with the faults that fired; *wanted* are the required kinds. *compared* counts
-    the comparisons of a fold with the checksums; *wrong* are the buckets that differed.
+    """A run on *host* with the faults that fired; *wanted* are the required kinds. *compared*
+    counts the comparisons of a fold with the checksums; *wrong* are the buckets that differed.
     """
 
     host: str
@@ -112,8 +110,8 @@ def soak(
     every_s: float = _EVERY_S,
     quiet: bool = False,
 ) -> Soak:
-    """
-    Put load on a host that keeps its data, with a fault each *every_s*; *rate* operations a second.
+    """Put load on a host that keeps its data, with a fault each *every_s*; *rate* operations a
+    second.
 
     Raises:
         NotFired: a fault had no visible effect.
@@ -279,8 +277,7 @@ def main(
     save: bool,
     note: tuple[str, ...],
 ) -> None:
-    """
-    Put load on a host for a long time, kill it, cut it, stop its store, and check everything.
+    """Put load on a host for a long time, kill it, cut it, stop its store, and check everything.
 
     \b
     Examples:

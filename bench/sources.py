@@ -1,5 +1,4 @@
-"""
-Measure how many objects a second the sources of databases bring into a feed.
+"""Measure how many objects a second the sources of databases bring into a feed.
 
 `BEFORE=CHECKOUT/src python -m bench sources` also runs those of another version, in turn.
 """

@@ -41,8 +41,7 @@ _LOG = "from the log by its tables, every column"
 
 
 def measure() -> Section:
-    """
-    Measure the reads.
+    """Measure the reads.
 
     COUNT=100000 reads that many operations from the archive, and at most 300,000 from the log.
     """
@@ -91,8 +90,7 @@ def _written(frame: DataFrame) -> Callable[[], None]:
 
 
 def _best(spark: SparkSession, count: int, act: Callable[[], None]) -> tuple[float, float]:
-    """
-    Return operations a second, and microseconds of Spark's CPU for each, including its workers.
+    """Return operations a second, and microseconds of Spark's CPU for each, including its workers.
 
     It is the best of several runs, because other work on the machine can only slow them down.
     """

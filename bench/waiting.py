@@ -1,5 +1,4 @@
-"""
-Measure how long another client waits while one sends the worst input that each route accepts.
+"""Measure how long another client waits while one sends the worst input that each route accepts.
 
     python -m bench.waiting                 all inputs; exit code 1 if a wait exceeds the limit
     python -m bench.waiting --only frames   the inputs with a name that contains the text

@@ -233,8 +233,7 @@ def _select(config: pytest.Config, items: list[pytest.Item], chosen: str) -> Non
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """
-    A lane leaves out the tests of the others. A machine without a tool skips what needs it, and
+    """A lane leaves out the tests of the others. A machine without a tool skips what needs it, and
     says so in one sentence each; what takes long comes first.
     """
     if chosen := config.getoption("lane"):

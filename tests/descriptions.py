@@ -19,8 +19,7 @@ class _Kept(JSONFileLoader):
 
 
 def keep() -> None:
-    """
-    Moto gives each test a new session, which would parse 2 MB of JSON again: of a test of a
+    """Moto gives each test a new session, which would parse 2 MB of JSON again: of a test of a
     handler a third of the time.
     """
     Loader.FILE_LOADER_CLASS = _Kept

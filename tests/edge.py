@@ -1,5 +1,4 @@
-"""
-A cache in front of a feed that keeps to CloudFront's documented rules, with its counts.
+"""A cache in front of a feed that keeps to CloudFront's documented rules, with its counts.
 
 The rules, with their documentation (docs/adr/0055-one-address.md has the addresses):
 
@@ -45,8 +44,7 @@ Key = tuple[str, ...]
 
 
 def window(query: str, now_s: float) -> str:
-    """
-    Return the span of time of a request with this *query*. The request's wait outlasts it.
+    """Return the span of time of a request with this *query*. The request's wait outlasts it.
 
     A client that waited in vain asks again in a later one, so that it is not given the same answer
     once more.
@@ -68,8 +66,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Edge:
-    """
-    An ASGI app in front of *origin*, an address, from `__aenter__` on.
+    """An ASGI app in front of *origin*, an address, from `__aenter__` on.
 
     *asked* counts the requests that the origin got, by their path.
     """

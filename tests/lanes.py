@@ -1,5 +1,4 @@
-"""
-Lanes: which tests one command runs.
+"""Lanes: which tests one command runs.
 
 Each test is in one lane, by its needs: a folder of `DEPLOY`, else its markers. A lane asks for
 its tools before it collects, so that none is green because everything was skipped.
@@ -55,9 +54,8 @@ PROGRAMS = (
 
 @dataclass(frozen=True)
 class Lane:
-    """
-    Its command, its contents, and the markers of the tools that it requires: everywhere, and in CI,
-    because a test that is skipped in CI is never run.
+    """Its command, its contents, and the markers of the tools that it requires: everywhere, and in
+    CI, because a test that is skipped in CI is never run.
     """
 
     command: str
@@ -99,8 +97,7 @@ def servers_of(fixtures: Collection[str]) -> Set[str]:
 
 
 def is_outside(path: str, lane: str) -> bool | None:
-    """
-    Return True for a path below `tests` that *lane* need not collect; None if markers decide.
+    """Return True for a path below `tests` that *lane* need not collect; None if markers decide.
 
     No lane collects the tests of a deployed stage, the lanes `world` and `deploy` collect their own
     folders, which other lanes do not, the fast lane does not import files if all their tests need

@@ -1,5 +1,4 @@
-"""
-Run the tests of what Lambda runs on its Python, with warnings as errors: `make test-runtime`.
+"""Run the tests of what Lambda runs on its Python, with warnings as errors: `make test-runtime`.
 
     python -m tests.runtime [PYTEST OPTION...]
 

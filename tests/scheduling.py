@@ -75,8 +75,7 @@ def folders_of(nodeid: str) -> Sequence[str]:
 
 
 def group_of(nodeid: str) -> str:
-    """
-    Return what one worker runs from beginning to end: a folder, a file, a target of the suite of
+    """Return what one worker runs from beginning to end: a folder, a file, a target of the suite of
     the protocol, or a test of `APART`.
     """
     if target := _TARGET.match(nodeid):

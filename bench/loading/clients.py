@@ -1,5 +1,4 @@
-"""
-Producers that follow a schedule, and consumers that check the events they receive.
+"""Producers that follow a schedule, and consumers that check the events they receive.
 
 A producer sends its requests one after another, and sends a late one at once. Latency counts from
 when an operation was due, so that an operation that waited for a slow answer counts as late. Some
@@ -68,8 +67,7 @@ class Sender:
         on_lost: Callable[[], None] = lambda: None,
         give_up_s: float = GIVE_UP_S,
     ) -> list[str]:
-        """
-        Post *lines* and return their ids.
+        """Post *lines* and return their ids.
 
         Raises:
             Refused: the feed refuses them.
@@ -151,8 +149,7 @@ class Consumer:
         self._task = asyncio.create_task(self._follow(plan, began_s, recorder))
 
     async def leaves(self) -> None:
-        """
-        Stop listening.
+        """Stop listening.
 
         Raises:
             Refused: the feed did not let it listen.
@@ -163,8 +160,7 @@ class Consumer:
             self.check()
 
     def check(self) -> None:
-        """
-        Raise the error that ended it, if any.
+        """Raise the error that ended it, if any.
 
         Raises:
             Refused: the feed did not let it listen.
@@ -221,8 +217,7 @@ class StreamCounter:
             self._start(each)
 
     async def listens(self, within_s: float) -> None:
-        """
-        Wait until all have received the first operation.
+        """Wait until all have received the first operation.
 
         Raises:
             Refused: the feed did not let one listen.
@@ -245,8 +240,7 @@ class StreamCounter:
                     leaving.create_task(self._goes(self._taken()))
 
     def check(self) -> None:
-        """
-        Raise the error that ended a consumer, if any.
+        """Raise the error that ended a consumer, if any.
 
         Raises:
             Refused: the feed no longer lets one listen.
@@ -292,8 +286,7 @@ def _listen(place: Place, plan: Plan, transport: str) -> ListenAsync:
 
 
 async def state(place: Place, plan: Plan) -> dict[str, int]:
-    """
-    Copy the objects of this run; return the serial of the latest operation of each.
+    """Copy the objects of this run; return the serial of the latest operation of each.
 
     Raises:
         Refused: the feed refuses to answer.

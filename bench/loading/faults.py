@@ -45,8 +45,7 @@ class Faults:
         self._chance = random.Random(seed)
 
     async def fire(self, kind: str) -> str:
-        """
-        Inject a fault, wait for its effect, and return a short description.
+        """Inject a fault, wait for its effect, and return a short description.
 
         Raises:
             NotFired: the effect did not appear.

@@ -1,5 +1,4 @@
-"""
-The plan of a load, and a ledger of the events that consumers receive.
+"""The plan of a load, and a ledger of the events that consumers receive.
 
 The first consumer that receives an operation defines its place in the order; every other consumer
 must receive the same operation at the same place. Together with the answers to producers this finds
@@ -39,8 +38,7 @@ RATE = 20.0  # two cores can run all of it at this rate; at 50 the twin is too s
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """
-    Send *rate* operations a second in requests of *batch*, by *producers* in turn.
+    """Send *rate* operations a second in requests of *batch*, by *producers* in turn.
 
     *churn* consumers a minute leave and come back. The objects have a type of this *run* alone.
     """

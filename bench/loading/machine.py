@@ -61,9 +61,8 @@ def state(pid: int) -> str:
 
 
 def memory(pid: int) -> dict[str, int]:
-    """
-    Return the resident bytes of the largest process of each kind among *pid* and its descendants.
-    """
+    """Return the resident bytes of the largest process of each kind among *pid* and its
+    descendants."""
     found: dict[str, int] = {}
     for each in family(pid):
         if size := resident(each):

@@ -48,9 +48,8 @@ class Latencies:
 
 @dataclass(slots=True)
 class Interval:
-    """
-    *memory* has the resident bytes of each kind of process at the end, *load* the load average.
-    """
+    """*memory* has the resident bytes of each kind of process at the end, *load* the load
+    average."""
 
     begins_s: float
     latencies: dict[str, Latencies] = field(default_factory=dict)

@@ -30,8 +30,7 @@ class Unheard(Exception):
 
 @dataclass(slots=True)
 class Run:
-    """
-    A run of *plan* at *place*, with its results. *others* is the load average of this machine
+    """A run of *plan* at *place*, with its results. *others* is the load average of this machine
     before it started.
     """
 
@@ -71,9 +70,9 @@ async def run(
     tick: Tick = lambda run: None,
     beside: Beside = _nothing,
 ) -> Run:
-    """
-    Run *plan*. Call *tick* each second. Run the coroutine *beside* in parallel to the schedule and
-    wait for its end. *pid* is a process; the memory of its family is recorded as well as our own.
+    """Run *plan*. Call *tick* each second. Run the coroutine *beside* in parallel to the schedule
+    and wait for its end. *pid* is a process; the memory of its family is recorded as well as our
+    own.
 
     Raises:
         Refused: the feed refuses a producer or a consumer.
@@ -102,9 +101,8 @@ async def run(
 
 
 async def _begins(found: Run, sender: Sender) -> None:
-    """
-    Post one operation to define the start, and a second one to check that all consumers listen.
-    """
+    """Post one operation to define the start, and a second one to check that all consumers
+    listen."""
     marker = [encode({"event": "update", "type": found.plan.type, "id": BEGIN})]
     (first,) = await sender.post(marker, f"load-{found.plan.run}-first", give_up_s=FIRST_S)
     found.ledger = Ledger(found.plan, first)

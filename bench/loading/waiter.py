@@ -1,5 +1,4 @@
-"""
-Post an operation every 10 ms and read it from an event stream; report how long both took.
+"""Post an operation every 10 ms and read it from an event stream; report how long both took.
 
 Each line of stdin ends a period. Its figures are then written to stdout as JSON, in milliseconds.
 """

@@ -1,5 +1,4 @@
-"""
-Run a server, and write the longest CPU time of a turn of its event loop into a shared file.
+"""Run a server, and write the longest CPU time of a turn of its event loop into a shared file.
 
 The environment variable `WATCHED` has the path of the file. The file has one double in
 milliseconds, which the reader may set to 0. CPU time does not grow if the machine is busy.

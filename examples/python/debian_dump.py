@@ -1,5 +1,4 @@
-"""
-The package index of a Debian suite as a dump for `tidings sync`, an object a package:
+"""The package index of a Debian suite as a dump for `tidings sync`, an object a package:
 
     /usr/lib/apt/apt-helper cat-file /var/lib/apt/lists/*_Packages* |
         python debian_dump.py 2026-07-11T10:16:37Z > july.json

@@ -1,5 +1,4 @@
-"""
-Keep a copy of a feed in SQLite, across any restart: python keep_copy.py URL FILE
+"""Keep a copy of a feed in SQLite, across any restart: python keep_copy.py URL FILE
 
 The position is saved in FILE.seen. Readers never see a half-empty copy: objects that a new copy no
 longer contains are deleted when the new copy is complete, not when it starts.

@@ -1,5 +1,4 @@
-"""
-Post changes, each exactly once: python produce.py URL KEY
+"""Post changes, each exactly once: python produce.py URL KEY
 
 KEY identifies this piece of work, for example the number of a transaction. If the program runs
 twice within a day with the same KEY, the second run appends nothing and gets the ids of the first.

@@ -1,5 +1,5 @@
-"""
-The tests against a deployed stage: `pytest tests/aws --stage NAME`, see docs/operations/SANDBOX.md.
+"""The tests against a deployed stage: `pytest tests/aws --stage NAME`, see
+docs/operations/SANDBOX.md.
 
 Each test verifies what the functions' own tests cannot: roles, limits, guards, gateways and metrics
 of AWS. A measured value is a property of its case in the JUnit file.

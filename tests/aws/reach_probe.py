@@ -1,7 +1,6 @@
-"""
-Print the addresses that a job of Spark can reach. Runs on EMR Serverless.
+"""Print the addresses that a job of Spark can reach. Runs on EMR Serverless.
 
-    reach_probe.py URL HOST...      a feed, and hosts that speak TLS
+reach_probe.py URL HOST...      a feed, and hosts that speak TLS
 """
 
 from __future__ import annotations

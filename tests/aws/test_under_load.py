@@ -115,8 +115,7 @@ def test_a_load_consumes_the_units_and_calls_of_the_cost_page(
 
 
 def _expected(posts: int, seconds: float) -> dict[str, float]:
-    """
-    Return units and calls of *posts* of one operation each, as COSTS.md counts them.
+    """Return units and calls of *posts* of one operation each, as COSTS.md counts them.
 
     Pages that come faster than the stream is polled share a run of each follower.
     """
@@ -205,8 +204,7 @@ def test_lambda_does_not_end_followers_that_call_themselves_for_minutes(
 
 
 class Progress:
-    """
-    How the state follows the log: *lag* is in pages.
+    """How the state follows the log: *lag* is in pages.
 
     *behind_s* is the longest time behind without a break, *stood_s* the longest without progress.
     """

@@ -18,8 +18,7 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """
-    One case, on one transport and with one row of its table.
+    """One case, on one transport and with one row of its table.
 
     *id* starts with the number of its rule. *writes_nothing*: the runner proves that `when`
     left the log as it was.
@@ -54,8 +53,7 @@ class WrongCase(Exception):
 
 @cache
 def cases() -> list[Case]:
-    """
-    Every case of every file, in the order of their names.
+    """Every case of every file, in the order of their names.
 
     Raises:
         WrongCase: a case lacks a part, or has an unknown one.

@@ -1,5 +1,4 @@
-"""
-The targets of the suite: `--base-url`, or a server and a twin of its own.
+"""The targets of the suite: `--base-url`, or a server and a twin of its own.
 
 On a twin as well: only there events of API Gateway are translated for each rule. And once more on
 a twin with several lanes of push, for events over WebSockets.

@@ -15,8 +15,7 @@ _OPERATORS = ("mark", "step", "park", "retry", "drop", "pause", "resume")
 
 
 def step_consumer(scene: Scene, argument: dict[str, Any]) -> None:
-    """
-    Register one of the case's own name, or that and `name`, for messages of the case's own type
+    """Register one of the case's own name, or that and `name`, for messages of the case's own type
     unless `types` says otherwise; it goes when the case ends. With `only_new`, it must not exist.
     """
     sent = {"types": [scene.token]} | {
@@ -31,8 +30,7 @@ def step_consumer(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_consumer_says(scene: Scene, argument: dict[str, Any]) -> None:
-    """
-    `does` one of the actions with the fields `with`; its answer `has` these, and stays as `as`.
+    """`does` one of the actions with the fields `with`; its answer `has` these, and stays as `as`.
 
     The author and the reason are added if an operator would state them; a refusal is checked as by
     `answer`.

@@ -13,8 +13,7 @@ _REASON = "conformance"
 
 
 def step_erase(scene: Scene, argument: dict[str, Any]) -> None:
-    """
-    Request the erasure of the object `id` of the case's own type, with the fields `with`.
+    """Request the erasure of the object `id` of the case's own type, with the fields `with`.
 
     Its report `has` these, and stays as `as`; a refusal is checked as by `answer`.
     """

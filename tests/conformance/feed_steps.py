@@ -116,8 +116,7 @@ def step_known(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_resets(scene: Scene, argument: dict[str, Any]) -> None:
-    """
-    Within the time of 23.3, listening as by `listen` brings `reset` and then all `objects`.
+    """Within the time of 23.3, listening as by `listen` brings `reset` and then all `objects`.
 
     Until then, a process may serve the deleted feed while its data are being removed.
     """

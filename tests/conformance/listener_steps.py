@@ -18,8 +18,7 @@ _FENCE = "fence"
 
 
 def step_registers(scene: Scene, argument: dict[str, Any]) -> None:
-    """
-    Connect and register: for `resource` and `subs`, or with `message`, or `text` as it is.
+    """Connect and register: for `resource` and `subs`, or with `message`, or `text` as it is.
 
     `query` is appended to the address, `version` is the header `Accept-Version`.
     """

@@ -34,10 +34,10 @@ class Copied:
 
 
 def step_pages(scene: Scene, argument: dict[str, Any]) -> None:
-    """
-    Request the pages after that of the event `behind`, committed at another `second`, of the case's
-    own type unless `query` names others. `entries` are the operations in them with their ids, `has`
-    are fields of the feed's line, `as` keeps the reply; a refusal is checked as by `answer`.
+    """Request the pages after that of the event `behind`, committed at another `second`, of the
+    case's own type unless `query` names others. `entries` are the operations in them with their
+    ids, `has` are fields of the feed's line, `as` keeps the reply; a refusal is checked as by
+    `answer`.
     """
     scene.answer = httpx.get(_url(scene, argument), timeout=PATIENCE_S * 3)
     if argument.get("status", 200) != 200:

@@ -49,8 +49,7 @@ class Broken(AssertionError):
 
 
 def play(scene: Scene) -> None:
-    """
-    Do every step of the case.
+    """Do every step of the case.
 
     Raises:
         Broken: the target does not keep the law.

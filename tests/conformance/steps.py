@@ -1,5 +1,4 @@
-"""
-The actions and checks of a case: each verb of `cases/*.yaml` is a function `step_<verb>` here
+"""The actions and checks of a case: each verb of `cases/*.yaml` is a function `step_<verb>` here
 or in `transport_steps`.
 
 Posting stores an answer that `answer` checks; listeners keep a name. Nothing waits for
@@ -30,9 +29,8 @@ def step_append(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_post(scene: Scene, argument: dict[str, Any]) -> None:
-    """
-    Post and keep the answer. `ops`/`op` are short forms, `text` goes as it is, `lines` is NDJSON.
-    """
+    """Post and keep the answer. `ops`/`op` are short forms, `text` goes as it is, `lines` is
+    NDJSON."""
     kind, body = "application/json", argument.get("text", "")
     if "ops" in argument:
         body = _wire([values.operation(short, scene.token) for short in argument["ops"]])
@@ -54,8 +52,7 @@ def _wire(value: Any) -> str:
 
 
 def step_request(scene: Scene, argument: dict[str, Any]) -> None:
-    """
-    Any request that is answered at once, with `text` as its body; a GET goes where streams are,
+    """Any request that is answered at once, with `text` as its body; a GET goes where streams are,
     unless `at` is `api`. Headers of the answer are kept under the names that `keep` gives them.
     """
     streams = argument["method"] == "GET" and argument.get("at") != "api"

@@ -25,8 +25,7 @@ NO_REASON = "left out by --skip-rules"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """
-    A running host and a feed. *alone*: no other producer uses the feed, so any event at all is a
+    """A running host and a feed. *alone*: no other producer uses the feed, so any event at all is a
     finding.
 
     Without a *feed*, the suite creates one for each section, with *settings*, and deletes it at the

@@ -31,8 +31,7 @@ def step_well_formed(scene: Scene, name: str) -> None:
 
 
 def step_begins(scene: Scene, argument: dict[str, Any]) -> None:
-    """
-    The bytes of a stream so far begin like a text; `*` is any text.
+    """The bytes of a stream so far begin like a text; `*` is any text.
 
     Each stream of a stage begins with `retry: 500` (7.4), which the text may leave out.
     """
@@ -59,8 +58,7 @@ def step_comment(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_moved(scene: Scene, argument: dict[str, Any]) -> None:
-    """
-    A block of an id alone arrives on a stream within `within_s`; its cursor is that id then.
+    """A block of an id alone arrives on a stream within `within_s`; its cursor is that id then.
 
     With `never` none has arrived.
     """

@@ -1,5 +1,4 @@
-"""
-The values in a case: `${name}` is looked up, `{$verb: ...}` is made or matched.
+"""The values in a case: `${name}` is looked up, `{$verb: ...}` is made or matched.
 
 An operation may be written short: `{insert: a, parents: [p]}` is an insert of the object `a`
 of the case's own type, `without: [id]` leaves a field out.

@@ -1,5 +1,4 @@
-"""
-What every store of connections keeps to:
+"""What every store of connections keeps to:
 
 `ConnectionStore`, `Inbox`, `SubscriptionStore`.
 """

@@ -323,8 +323,7 @@ def conflict(operation: str) -> tuple[int, dict[str, str], bytes]:
 
 @contextmanager
 def emulated(*, conflicts: bool = False) -> Iterator[None]:
-    """
-    AWS in this process, asked by one thread at a time: tables of moto lose rows to a race.
+    """AWS in this process, asked by one thread at a time: tables of moto lose rows to a race.
 
     With *conflicts*, each write is refused once, as if a transaction held its item, which no
     emulator does.

@@ -70,8 +70,7 @@ class TestCosts:
     def test_an_append_costs_few_write_units(
         self, stores: Stores, feed: str, spent: dict[str, float], count: int, units: int
     ) -> None:
-        """
-        One for the counter; for the page one for a single operation, two for a hundred.
+        """One for the counter; for the page one for a single operation, two for a hundred.
 
         The first number of a feed costs one more, because the sweep has to visit the feed.
         """
@@ -142,8 +141,8 @@ class TestCosts:
     def test_an_acknowledgement_is_two_reads_and_a_write(
         self, stores: Stores, feed: str, spent: dict[str, float]
     ) -> None:
-        """
-        However much it covers. A change by an operator also writes a note and a mark for the sweep.
+        """However much it covers. A change by an operator also writes a note and a mark for the
+        sweep.
 
         In a transaction, AWS bills each write twice.
         """

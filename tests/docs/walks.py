@@ -1,5 +1,4 @@
-"""
-Print the files of Tidings that a request passes on a server, in order.
+"""Print the files of Tidings that a request passes on a server, in order.
 
     python -m tests.docs.walks
 

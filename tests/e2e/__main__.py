@@ -1,7 +1,6 @@
-"""
-A server killed a hundred times under load, which takes a few minutes.
+"""A server killed a hundred times under load, which takes a few minutes.
 
-    python -m tests.e2e
+python -m tests.e2e
 """
 
 from __future__ import annotations

@@ -113,8 +113,7 @@ def place(heard: ReceivedEvent) -> str:
 
 
 def without_repeats(events: Iterable[ReceivedEvent]) -> list[ReceivedEvent]:
-    """
-    Drop events with ids at or below the last one (PROTOCOL 6.4).
+    """Drop events with ids at or below the last one (PROTOCOL 6.4).
 
     Raises:
         AssertionError: an event repeats that was not the last one before.

@@ -16,8 +16,7 @@ LIFE_MIN_S = 0.02  # hardly connected
 
 
 class Cutter:
-    """
-    Forwards to *port* and counts its *cuts*; no connection lives longer than *life_max_s*.
+    """Forwards to *port* and counts its *cuts*; no connection lives longer than *life_max_s*.
 
     After `calm` new connections are left alone. From `cut` to `heal` nothing passes, as when a
     network is partitioned.
@@ -42,8 +41,7 @@ class Cutter:
         return f"ws://127.0.0.1:{self.port}/ws"
 
     def calm(self, *, after: int) -> None:
-        """
-        Cut no new connections after *after* cuts; existing connections may still be cut.
+        """Cut no new connections after *after* cuts; existing connections may still be cut.
 
         Raises:
             AssertionError: no client connects often enough to be cut.

@@ -1,5 +1,4 @@
-"""
-A running server and its copy erase an object under load: no file has a byte of its content.
+"""A running server and its copy erase an object under load: no file has a byte of its content.
 
 The object has 1,000 operations, a parked message and entries in the archive; a durable stream with
 the same content is erased, too.

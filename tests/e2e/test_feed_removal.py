@@ -1,5 +1,4 @@
-"""
-A running server deletes a feed under load, and is killed while it removes the feed's data.
+"""A running server deletes a feed under load, and is killed while it removes the feed's data.
 
 After each start it continues, and at the end no file has a byte of the feed. The other feeds of the
 server, and a feed of the same name that was created in the meantime, keep what was acknowledged.

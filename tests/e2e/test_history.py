@@ -35,8 +35,7 @@ def repository(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_a_history_arrives_whole_over_lines_that_break(repository: Path, tmp_path: Path) -> None:
-    """
-    Producer and consumers are cut again and again while a history is posted: every consumer
+    """Producer and consumers are cut again and again while a history is posted: every consumer
     and the state end with exactly the files of the head.
     """
     expected = histories.files(repository)

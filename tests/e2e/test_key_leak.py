@@ -164,8 +164,7 @@ def reading(host: Server, *secrets: str) -> list[Reader]:
 
 
 def test_a_leaked_key_is_of_no_use_five_seconds_later(host: Server) -> None:
-    """
-    Its streams end, its sockets get the reason and are closed, its posts are refused; all others
+    """Its streams end, its sockets get the reason and are closed, its posts are refused; all others
     keep receiving, and the key that replaces it has the same rights.
     """
     leaked = keys(host, "create", "--role", "read", "--role", "ingest", "--parent", "user/a")

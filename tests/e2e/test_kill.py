@@ -1,5 +1,4 @@
-"""
-A machine that dies: a whole host killed under load, again and again, over one data folder.
+"""A machine that dies: a whole host killed under load, again and again, over one data folder.
 
 On a twin as well: only there an engine, functions and gateways die with each other.
 """
@@ -63,8 +62,7 @@ class Load:
 def test_nothing_acknowledged_is_lost_when_everything_is_killed(
     name: str, load: Load, tmp_path: Path
 ) -> None:
-    """
-    Every acknowledged operation is in the log, in the state and at a consumer that resumes;
+    """Every acknowledged operation is in the log, in the state and at a consumer that resumes;
     unacknowledged ones are there once or not at all.
     """
     play(name, load, tmp_path)

@@ -1,5 +1,4 @@
-"""
-A fake of every port, kept in this process: for tests, the simulation and benchmarks.
+"""A fake of every port, kept in this process: for tests, the simulation and benchmarks.
 
 They pass the same contract as the stores of `tidings.aws` and bound their answers alike, so
 that code which relies on more than the ports promise fails here too.

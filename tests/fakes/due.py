@@ -9,8 +9,7 @@ from tidings.core.log.due import NEXT_SWEEP, Due
 
 
 class MemoryDueFeeds:
-    """
-    Implements `DueFeeds`; *feeds* are due at first.
+    """Implements `DueFeeds`; *feeds* are due at first.
 
     The fakes of stores call `mark`, in the place of the check by which `settle` finds that a number
     was taken.

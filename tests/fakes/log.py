@@ -41,8 +41,7 @@ class _Feed:
 
 
 class MemoryLog:
-    """
-    Implements `LogStore`, `RenewStore`, and `Numbers` of
+    """Implements `LogStore`, `RenewStore`, and `Numbers` of
     `maintenance.restore`.
 
     An eventually consistent read misses the page that was written last, however long ago. *mark* is

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 
 class MemorySockets:
-    """
-    Implements `Sockets`: keeps each connection's messages in the order they were sent.
+    """Implements `Sockets`: keeps each connection's messages in the order they were sent.
 
     A connection with its id in *gone* has left; one in *busy* accepts nothing for now, one in
     *refused* never. Messages to one in *unknown* are held in *late*, unknown to the sender.
@@ -48,8 +47,7 @@ class MemorySockets:
 
 
 class MemoryWaker:
-    """
-    Implements `Waker`: *woken* has (feed, follower), *replays* connection ids, in order.
+    """Implements `Waker`: *woken* has (feed, follower), *replays* connection ids, in order.
 
     A wake-up with an observation is in *observations* instead.
     """

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 
 class MemoryUpstream:
-    """
-    Implements `Upstream`.
+    """Implements `Upstream`.
 
     *feeds* are the sources at each address, and *sums* those of its state. With *waits*, a request
     waits for new pages, at most some seconds; without it nothing waits.

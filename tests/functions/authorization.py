@@ -1,5 +1,5 @@
-"""
-The requests as a table: actors, and for each route of the blueprint a request that would succeed.
+"""The requests as a table: actors, and for each route of the blueprint a request that would
+succeed.
 
 The expectation of each cell follows from the route's need alone; so a function that asks for
 another role than its route says, or lets a bounded key see the whole, is found.
@@ -23,8 +23,7 @@ READER, PRODUCER = "the read password", "the ingest password"
 
 @dataclass(frozen=True)
 class Actor:
-    """
-    *password*, or a key with *roles* within *bound*; *ended*: it is good for nothing.
+    """*password*, or a key with *roles* within *bound*; *ended*: it is good for nothing.
 
     *of_host*: the key is one of the host, for the feeds with the prefix *feeds*.
     """

@@ -22,9 +22,8 @@ async def get_bytes(
     method: str = "GET",
     stuck_at: str = "nowhere",
 ) -> tuple[int, dict[str, str], bytes]:
-    """
-    The answer to a GET of the deployed app; the client leaves when it has read *until*, and takes
-    nothing more, without leaving, from *stuck_at* on.
+    """The answer to a GET of the deployed app; the client leaves when it has read *until*, and
+    takes nothing more, without leaving, from *stuck_at* on.
     """
     app = importlib.reload(importlib.import_module("functions.stream.handler")).app
     scope = {

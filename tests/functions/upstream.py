@@ -20,8 +20,7 @@ class Reply:
 
 
 class Upstream(ThreadingHTTPServer):
-    """
-    Answers with *reply*, or with the one of *replies* that has its name in the path.
+    """Answers with *reply*, or with the one of *replies* that has its name in the path.
 
     *asked* are the paths, *headers* those of the last request.
     """

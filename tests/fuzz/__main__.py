@@ -1,5 +1,5 @@
-"""
-`python -m tests.fuzz [PARSER...] [--seconds N] [--runs N]`: bytes for parsers, guided by coverage.
+"""`python -m tests.fuzz [PARSER...] [--seconds N] [--runs N]`: bytes for parsers, guided by
+coverage.
 
 Each parser runs in a process of its own; an input that it fails on is written to the current
 folder as `crash-<hash>`, and the command ends with 1.

@@ -1,5 +1,4 @@
-"""
-Requests made from the served description of the routes, right and wrong ones: no server error.
+"""Requests made from the served description of the routes, right and wrong ones: no server error.
 
 Each operation gets some cases here; FUZZ_EXAMPLES asks for more (`make fuzz`).
 """

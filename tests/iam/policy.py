@@ -1,5 +1,4 @@
-"""
-Evaluate statements of IAM as far as the templates write them.
+"""Evaluate statements of IAM as far as the templates write them.
 
 A statement with another part, effect or condition is an error, never a permission.
 """
@@ -38,8 +37,7 @@ def allowed(statements: Iterable[Statement], call: Call) -> bool:
 
 
 def covers(statement: Statement, call: Call) -> bool:
-    """
-    Return True if *statement* allows *call*.
+    """Return True if *statement* allows *call*.
 
     Raises:
         Unreadable: it is not as the templates write them.

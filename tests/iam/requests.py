@@ -26,8 +26,7 @@ _S3_OF_OBJECTS = {
 
 
 def calls_of(service: str, region: str, account: str, request: AWSRequest) -> list[Call]:
-    """
-    What *request* needs.
+    """What *request* needs.
 
     An unknown service or kind of request becomes an action that no policy allows.
     """

@@ -25,9 +25,8 @@ _KEY_IS_USED = {  # the use of a table's or bucket's key by a service, in the ca
 
 @dataclass(frozen=True)
 class Place:
-    """
-    The environment of functions in a test. *names* are those of tables and buckets by the beginning
-    of their logical ids, *prefix* is that of functions.
+    """The environment of functions in a test. *names* are those of tables and buckets by the
+    beginning of their logical ids, *prefix* is that of functions.
     """
 
     region: str

@@ -1,5 +1,4 @@
-"""
-Everywhere that something is signed in a role's name.
+"""Everywhere that something is signed in a role's name.
 
 Clients of boto3 go through one method of botocore, rows of the state and messages to WebSockets
 through `tidings.aws.signed_http`; AWS would accept no other request.
@@ -21,8 +20,7 @@ Seen = Callable[[str, str, AWSRequest], None]
 
 
 def hook(seen: Seen) -> Callable[[], None]:
-    """
-    Call *seen* with service, Region and request of each one that is about to be signed.
+    """Call *seen* with service, Region and request of each one that is about to be signed.
 
     The returned function ends that.
     """

@@ -1,5 +1,4 @@
-"""
-Every function, doing all that it does, under the policies of its own role.
+"""Every function, doing all that it does, under the policies of its own role.
 
 The policies are those of the synthesised templates. The requests signed with the role are compared
 with them: DynamoDB, S3, functions that are woken, messages to connections.

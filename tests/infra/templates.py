@@ -86,8 +86,8 @@ def outdir() -> str:
 
 
 def app(folder: Path | None = None) -> cdk.App:
-    """
-    An app for templates with settings of a test, with its files in *folder* or those of all apps.
+    """An app for templates with settings of a test, with its files in *folder* or those of all
+    apps.
 
     The CDK's validator, which starts in 7 s of CPU and takes 1 s a template, examines the templates
     of all stages (`assembly`).

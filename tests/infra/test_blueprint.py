@@ -86,8 +86,7 @@ def test_preflights_are_answered_alike(template: Template) -> None:
 
 
 def test_answers_that_wait_are_passed_on_to_a_function_of_their_own(template: Template) -> None:
-    """
-    With the path as it came: one address is enough for a client of changes. And not to `stream`:
+    """With the path as it came: one address is enough for a client of changes. And not to `stream`:
     disconnected readers may occupy all of its instances.
     """
     (passed,) = (

@@ -1,5 +1,4 @@
-"""
-What an idle stage costs a month, by its template: `dev` below a dollar, `prod` below six.
+"""What an idle stage costs a month, by its template: `dev` below a dollar, `prod` below six.
 
 The computation is that of docs/operations/COSTS.md.
 """

@@ -56,9 +56,8 @@ def test_layer_holds_what_its_packages_need(name: str) -> None:
 
 @pytest.mark.node
 def test_every_client_of_the_code_is_made_of_the_layer() -> None:
-    """
-    By the botocore that the tests run, which the runtime may not have: nothing of this environment
-    is there, and nothing that the layer lacks is asked for.
+    """By the botocore that the tests run, which the runtime may not have: nothing of this
+    environment is there, and nothing that the layer lacks is asked for.
     """
     layer = build_layers.build("functions") / "python"
     made = subprocess.run(

@@ -14,8 +14,7 @@ pytestmark = pytest.mark.node
 
 
 def test_tables_are_encrypted_recoverable_and_expire(template: Template) -> None:
-    """
-    On demand, with TTL, under the key the stage chose; with point-in-time recovery, but for the
+    """On demand, with TTL, under the key the stage chose; with point-in-time recovery, but for the
     one that is of no use at another moment.
     """
     for name, table in template.resources("AWS::DynamoDB::Table").items():
@@ -36,9 +35,9 @@ def test_data_outlives_its_stack_where_it_must(template: Template) -> None:
 
 
 def test_a_first_deploy_that_fails_leaves_no_name_behind(template: Template) -> None:
-    """
-    Retained resources are deleted if the deploy that created them is rolled back, or the next one
-    finds them. The exceptions have generated names: protected tables and resources of other APIs.
+    """Retained resources are deleted if the deploy that created them is rolled back, or the next
+    one finds them. The exceptions have generated names: protected tables and resources of other
+    APIs.
     """
     kept = {
         name: each

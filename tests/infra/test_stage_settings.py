@@ -176,9 +176,8 @@ def test_a_sandbox_leaves_nothing_behind() -> None:
 
 
 def test_functions_log_what_metrics_are_made_of(template: Template) -> None:
-    """
-    From INFO on, in every stage: below it boto3 writes what operations hold, above it Lambda drops
-    the lines of metrics, and the alarms with them.
+    """From INFO on, in every stage: below it boto3 writes what operations hold, above it Lambda
+    drops the lines of metrics, and the alarms with them.
     """
     levels = {
         each["LoggingConfig"]["ApplicationLogLevel"]

@@ -68,8 +68,7 @@ def test_each_resource_is_of_one_stage(*, tagged: bool) -> None:
 
 @pytest.mark.parametrize(("tags", "owned"), [({STAGE_TAG: "ann-follow"}, False), ({}, True)])
 def test_a_tag_decides_before_the_name(tags: dict[str, str], *, owned: bool) -> None:
-    """
-    A function of the stage `ann-follow` has the name of a function of the stage `ann`.
+    """A function of the stage `ann-follow` has the name of a function of the stage `ann`.
 
     A late call creates a deleted log group again, without tags.
     """

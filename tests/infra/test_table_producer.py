@@ -145,9 +145,8 @@ def test_what_goes_wrong_is_told(template: Template) -> None:
 
 
 def test_an_owner_reads_what_the_stage_publishes(owner: Owner, theirs: Template) -> None:
-    """
-    Names and ARNs that a restore changes are parameters: no other stack depends on them; the topic,
-    which nothing changes, is imported.
+    """Names and ARNs that a restore changes are parameters: no other stack depends on them; the
+    topic, which nothing changes, is imported.
     """
     published = Synthesised.from_stack(DataStack(app(), STAGE)).to_json()["Resources"].values()
     written = {e["Properties"]["Name"] for e in published if e["Type"] == "AWS::SSM::Parameter"}

@@ -83,8 +83,7 @@ def _counts(recorder: Recorder) -> Mapping[str, int]:
 
 
 def test_a_server_that_stands_still_shows_in_the_percentiles() -> None:
-    """
-    A third of three seconds of load falls into the second without answers: it was due, and late.
+    """A third of three seconds of load falls into the second without answers: it was due, and late.
 
     From when they were sent only one request of each producer was slow: that figure hides it.
     """

@@ -1,5 +1,4 @@
-"""
-`python -m tests.localstack`: the stage in LocalStack until Ctrl-C, for code of yours.
+"""`python -m tests.localstack`: the stage in LocalStack until Ctrl-C, for code of yours.
 
 With `--url` in one that runs already.
 """

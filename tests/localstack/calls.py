@@ -1,5 +1,4 @@
-"""
-Post to a feed through Lambda's API, read its tables as an operator's commands do, and wait.
+"""Post to a feed through Lambda's API, read its tables as an operator's commands do, and wait.
 
 The HTTP API is not in LocalStack's open edition. The events are the twin's, those of an HTTP API.
 """

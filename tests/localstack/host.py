@@ -1,5 +1,4 @@
-"""
-LocalStack on this machine, without Docker: the one way that these tests start it.
+"""LocalStack on this machine, without Docker: the one way that these tests start it.
 
 `running` starts it as a process; its environment in `build/localstack` has boto3 and AWS's runtime
 client, and not Tidings, so that a function finds Tidings in its layers or not at all. DynamoDB is
@@ -66,8 +65,7 @@ class NotUp(Exception):
 
 @contextmanager
 def running() -> Iterator[dict[str, str]]:
-    """
-    Start a fresh LocalStack; yield the variables that direct AWS clients to it, and stop it.
+    """Start a fresh LocalStack; yield the variables that direct AWS clients to it, and stop it.
 
     Raises:
         Missing: Python 3.13, Java or Maven, or a network the first time.
@@ -110,8 +108,7 @@ def _environment(folder: Path, url: str) -> dict[str, str]:
 
 
 def interpreter() -> Path:
-    """
-    The Python of LocalStack's environment, which is created first if it is missing or different.
+    """The Python of LocalStack's environment, which is created first if it is missing or different.
 
     Raises:
         Missing: Python 3.13, or the network.
@@ -133,8 +130,7 @@ def packages() -> Path:
 
 
 def engine(files: Path, pid: Path) -> None:
-    """
-    Put DynamoDB Local below *files*, LocalStack's file system; running, its number is in *pid*.
+    """Put DynamoDB Local below *files*, LocalStack's file system; running, its number is in *pid*.
 
     Raises:
         Missing: Java or Maven.

@@ -1,5 +1,4 @@
-"""
-The replacement of EMR Serverless: the start of a job there sends a message here, and waits.
+"""The replacement of EMR Serverless: the start of a job there sends a message here, and waits.
 
 The state machine keeps its steps; only the one that starts the job sends what it would start it
 with, and its token, to a queue. The job itself is the deployed script on the Spark of this machine.

@@ -38,8 +38,7 @@ EXPECTED_ERRORS = (
 
 @contextmanager
 def running(say: Say, url: str | None = None) -> Iterator[Stage]:
-    """
-    Make the dev stage in a LocalStack of its own, or in the one at *url*; AWS clients of this
+    """Make the dev stage in a LocalStack of its own, or in the one at *url*; AWS clients of this
     process are directed there.
 
     Raises:
@@ -69,8 +68,7 @@ def _made(say: Say) -> Stage:
 
 
 def _wake_engine() -> None:
-    """
-    It starts with the first call, and a busy machine takes longer for it than a client waits: so
+    """It starts with the first call, and a busy machine takes longer for it than a client waits: so
     with one that may be repeated, while a table is not made twice.
     """
     boto3.client("dynamodb", config=Config(read_timeout=ENGINE_S)).list_tables()

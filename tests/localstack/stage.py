@@ -1,5 +1,4 @@
-"""
-The dev stage in LocalStack, made from its template one resource at a time.
+"""The dev stage in LocalStack, made from its template one resource at a time.
 
 Not by CloudFormation: what LocalStack does not know counts as created there. Each resource is made
 when another one first names it, so that the order is that of the references. A resource of

@@ -22,9 +22,8 @@ RETRIES = 1  # the template's ten take LocalStack five minutes
 
 @contextmanager
 def broken(stage: Stage, name: str, **changed: Any) -> Iterator[str]:
-    """
-    Create the deployed mapping with options *changed*, into the follower *name* with tables that do
-    not exist: it does not use the lease of the real one.
+    """Create the deployed mapping with options *changed*, into the follower *name* with tables that
+    do not exist: it does not use the lease of the real one.
     """
     functions = boto3.client("lambda")
     told = resolved(stage.function("follow-state"), stage.named)

@@ -1,5 +1,4 @@
-"""
-The small worlds: writers, and a reader that fills holes, over one log.
+"""The small worlds: writers, and a reader that fills holes, over one log.
 
 Time is the strongest adversary: the filler's clock is an hour ahead, so that every hole is
 overdue the moment it is seen. Safety must not depend on time.

@@ -1,5 +1,4 @@
-"""
-The small world of corrections: appliers of one plan, a producer, and the follower `state`.
+"""The small world of corrections: appliers of one plan, a producer, and the follower `state`.
 
 The follower's clock is an hour ahead, as in `appending`: every hole it sees is overdue.
 """
@@ -51,9 +50,8 @@ PART = [corrections.encode(each).encode() for each in PLANNED]
 
 @dataclass(frozen=True)
 class Scenario:
-    """
-    *posts* are the objects of the producer's operations; *rounds* is how often the follower looks.
-    """
+    """*posts* are the objects of the producer's operations; *rounds* is how often the follower
+    looks."""
 
     posts: tuple[str, ...]
     appliers: int

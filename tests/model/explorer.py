@@ -1,5 +1,4 @@
-"""
-Every interleaving of a few actors, each stopped before every effect it has on a store.
+"""Every interleaving of a few actors, each stopped before every effect it has on a store.
 
 Threads and chance are excluded: a schedule is a list of choices, and a state is reached by
 running its schedule from the start. Schedules that lead to the same state (the same stores,
@@ -77,8 +76,7 @@ class World(Protocol):
         ...
 
     def check(self) -> None:
-        """
-        Called after every step.
+        """Called after every step.
 
         Raises:
             Broken: an invariant does not hold.
@@ -101,8 +99,7 @@ Choice = tuple[int, bool]  # the actor, and True if it crashes instead of contin
 
 
 def explore(build: Callable[[], World], *, crashes_max: int) -> Explored:
-    """
-    Every schedule of what *build* sets up, with up to *crashes_max* crashes anywhere.
+    """Every schedule of what *build* sets up, with up to *crashes_max* crashes anywhere.
 
     Raises:
         Broken: with the first schedule that breaks an invariant.

@@ -1,5 +1,4 @@
-"""
-A black-box test: it knows docs/PROTOCOL.md, the command line and nothing of the code.
+"""A black-box test: it knows docs/PROTOCOL.md, the command line and nothing of the code.
 
 Producers and consumers of every kind use a server, and a copy of it, while faults happen. Then
 every promise is checked against what was acknowledged.
@@ -40,8 +39,7 @@ _SWITCH_S = 0.0005
 
 
 class Run:
-    """
-    One run. *url* is where clients go: the master, or the copy once that was promoted.
+    """One run. *url* is where clients go: the master, or the copy once that was promoted.
 
     If *kills* is True, the only fault is `kill -9` of the master.
     """

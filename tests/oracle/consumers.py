@@ -33,8 +33,7 @@ def position(event_id: str) -> Position:
 
 
 def new_client() -> httpx.Client:
-    """
-    Return a client without TLS, because reading the certificates needs 60 to 100 ms of CPU.
+    """Return a client without TLS, because reading the certificates needs 60 to 100 ms of CPU.
 
     All readers connect again and again while the server is away; with TLS, they kept one core busy.
     """
@@ -42,8 +41,7 @@ def new_client() -> httpx.Client:
 
 
 class Reader:
-    """
-    A consumer with a cursor.
+    """A consumer with a cursor.
 
     *entries* are the positions of the log that it received since the copy, or since it began;
     *held* is the latest data of each object. *types* is its filter.

@@ -27,8 +27,7 @@ class Failed(Exception):
 
 
 class Machine:
-    """
-    A server, its folder and its clock.
+    """A server, its folder and its clock.
 
     *can_fill* is True if its disk is small enough to be filled (a tmpfs, which needs root).
     """
@@ -112,8 +111,7 @@ class Machine:
         return ""
 
     def restore(self, backup: Path, ended: Callable[[], None]) -> None:
-        """
-        Serve *backup* in place of the present data, as docs/guides/SERVER.md says.
+        """Serve *backup* in place of the present data, as docs/guides/SERVER.md says.
 
         *ended* is called while no server runs.
         """

@@ -1,5 +1,4 @@
-"""
-Secrets are planted in a twin, used rightly and wrongly, and looked for everywhere.
+"""Secrets are planted in a twin, used rightly and wrongly, and looked for everywhere.
 
 These are its files (logs, the store's own files, the archive), every answer, the arguments and
 environment of its processes, the output of commands, and the deployed templates.

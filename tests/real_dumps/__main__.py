@@ -1,5 +1,5 @@
-"""
-Two suites of Debian, 60,000 packages each, one synced after the other and checked object by object.
+"""Two suites of Debian, 60,000 packages each, one synced after the other and checked object by
+object.
 
     python -m tests.real_dumps [FOLDER]
 

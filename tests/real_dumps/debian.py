@@ -1,5 +1,4 @@
-"""
-Real dumps: package indexes of Debian, and a feed that is synced with them one after the other.
+"""Real dumps: package indexes of Debian, and a feed that is synced with them one after the other.
 
 The expected contents of the feed are read from the indexes a second time, by other code than the
 example that makes dumps of them; the actual ones are received by a consumer that copies it.
@@ -105,8 +104,7 @@ class Synced:
     def sync(
         self, text: str, date: str, *options: str, engines: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """
-        Make the feed agree with the index *text* of *date*, and check every object. Before, each
+        """Make the feed agree with the index *text* of *date*, and check every object. Before, each
         of *engines* makes a plan: the same ones.
         """
         dump = self._dumped(text, date)

@@ -62,8 +62,7 @@ def test_killed_at_every_step_it_ends_the_same(
 def test_a_killed_process_leaves_nothing_half(
     twin: Twin, feed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    In the middle of applying: applied corrections are not applied again, and the rest is.
+    """In the middle of applying: applied corrections are not applied again, and the rest is.
 
     With --json not even a terminal sees more than the summary, which comes at the end.
     """

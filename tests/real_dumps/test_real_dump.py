@@ -30,8 +30,7 @@ def _run(*arguments: str) -> tuple[int, str]:
 def test_a_suite_its_updates_and_back(
     twin: Twin, feed: str, tmp_path: Path, spark: SparkSession
 ) -> None:
-    """
-    Every object is as the index says, each time; only changes were sent. Both engines plan
+    """Every object is as the index says, each time; only changes were sent. Both engines plan
     the same.
     """
     largest, *others = indexes()

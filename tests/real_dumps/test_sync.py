@@ -76,9 +76,8 @@ def synced(request: pytest.FixtureRequest, twin: Twin, tmp_path: Path, feed: str
 
 @synced_by_both
 def test_O66_O67_O70_O73_a_feed_is_made_to_agree(synced: Synced) -> None:
-    """
-    Creates, then updates, then deletes, each object once and with its own data; a report. A created
-    object is an insert as any other, so that a copy has it.
+    """Creates, then updates, then deletes, each object once and with its own data; a report. A
+    created object is an insert as any other, so that a copy has it.
     """
     synced.feed.post(
         *(op(name, timestamp=at(second)) for name, second in [("a", 1), ("b", 2), ("c", 3)]),
@@ -138,8 +137,7 @@ def test_O71_a_second_run_does_nothing(synced: Synced) -> None:
 
 
 def test_what_changes_while_a_dump_is_made_stands(synced: Synced) -> None:
-    """
-    An exporter requests the end of the log and makes its dump while the feed is in use: later
+    """An exporter requests the end of the log and makes its dump while the feed is in use: later
     changes are neither deleted nor overwritten, though a line of the dump comes from 2099.
     """
     synced.feed.post(*(op(name, timestamp=at(1)) for name in ("gone", "kept", "both")))
@@ -238,8 +236,7 @@ def test_a_copy_of_another_feed_is_refused(synced: Synced, monkeypatch: pytest.M
 
 
 def test_a_feed_is_corrected_over_http(synced: Synced, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    With its address and an operator's key: the state by its rows, corrections by requests, as
+    """With its address and an operator's key: the state by its rows, corrections by requests, as
     many as they need. A key that only reads, or no key, plans nothing.
     """
     synced.feed.post(*(op(name, timestamp=at(1)) for name in ("gone", "kept", "both")))

@@ -1,5 +1,4 @@
-"""
-The answers to wrong requests: status, code, field, value and rule, as they were recorded.
+"""The answers to wrong requests: status, code, field, value and rule, as they were recorded.
 
 `RECORD=1 .venv/bin/pytest tests/refusals` records them again; read the difference before you
 commit it.

@@ -1,5 +1,4 @@
-"""
-Make wrong requests to each operation of a served `/openapi.json`.
+"""Make wrong requests to each operation of a served `/openapi.json`.
 
 They are made once, when answers are recorded, and stored with their answers. The document may
 therefore be made in another way later.

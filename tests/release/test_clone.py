@@ -1,5 +1,4 @@
-"""
-Commands of the first pages in a clone of the last commit, with only what each of them installs.
+"""Commands of the first pages in a clone of the last commit, with only what each of them installs.
 
 This checkout has everything, so it cannot show that a target of the Makefile installs too little.
 """

@@ -1,5 +1,4 @@
-"""
-`examples/Containerfile`: its commands, run in a folder in place of a container.
+"""`examples/Containerfile`: its commands, run in a folder in place of a container.
 
 No container engine is used, so two things are not shown: the base image and the user.
 """

@@ -173,8 +173,7 @@ def twin(python: Path, tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[s
 def test_the_twin_needs_no_checkout(
     twin: tuple[str, subprocess.Popen[str]], python: Path, tmp_path: Path
 ) -> None:
-    """
-    `tidings tail` receives its demo, its page is there, and Ctrl-C ends it with 0. A twin: only
+    """`tidings tail` receives its demo, its page is there, and Ctrl-C ends it with 0. A twin: only
     it runs the handlers that are packed into the wheel.
     """
     url, process = twin

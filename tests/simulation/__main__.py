@@ -1,5 +1,5 @@
-"""
-Run one seed again: `python -m tests.simulation --seed 7`. `python -m bench.simulation` runs many.
+"""Run one seed again: `python -m tests.simulation --seed 7`. `python -m bench.simulation` runs
+many.
 
 If it breaks a promise, the program prints how, and writes its history.
 """

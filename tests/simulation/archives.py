@@ -1,5 +1,4 @@
-"""
-An archive of the feed that `copies` uses: pages leave the log, and consumers continue from it.
+"""An archive of the feed that `copies` uses: pages leave the log, and consumers continue from it.
 
 At the end it must contain every page of the log, and consumers that read below the floor must have
 received every operation: `consumer.Session` checks that.

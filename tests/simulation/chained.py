@@ -1,5 +1,4 @@
-"""
-Deployments with a feed that copies the world's feed: their stores, functions and network.
+"""Deployments with a feed that copies the world's feed: their stores, functions and network.
 
 The pages written to their logs must be the world's; a leader's lease is taken only if it is free.
 """
@@ -171,8 +170,7 @@ class UnreliableCoordinator:
 
 
 class Copying(Assembly):
-    """
-    What `tidings.assembly` builds for *deployment*, or for one *process* of it.
+    """What `tidings.assembly` builds for *deployment*, or for one *process* of it.
 
     The state is counted without faults.
     """

@@ -65,8 +65,7 @@ def check_state(world: World, feed: str) -> None:
 
 
 def check_sums(sums: SumReader, state: MemoryState, feed: str) -> int:
-    """
-    Check the known sums against the rows of their page; return the number of known buckets.
+    """Check the known sums against the rows of their page; return the number of known buckets.
 
     All are, but where a run died and nothing was posted since.
     """

@@ -1,5 +1,4 @@
-"""
-Clocks: every process reads that of the sandbox it runs in, and no two need agree.
+"""Clocks: every process reads that of the sandbox it runs in, and no two need agree.
 
 Any two are within `limits.CLOCK_SKEW_MS_MAX`, which is all that the feed asks of them. With
 clocks in a wild world, processes that must not need a clock are minutes off until all is well

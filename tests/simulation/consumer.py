@@ -1,5 +1,4 @@
-"""
-A consumer as PROTOCOL.md requires it, and the check that it received everything promised.
+"""A consumer as PROTOCOL.md requires it, and the check that it received everything promised.
 
 `Consumer` is the client: a cursor and a copy of the objects in its events; `new_consumer` chooses
 how it begins. `Session` checks one subscription on one connection: nothing skipped, nothing
@@ -38,8 +37,7 @@ _JUST_POSTED = 4
 
 
 class Consumer:
-    """
-    *careful* ones ignore an operation that is not above the last they handled (6.4), the
+    """*careful* ones ignore an operation that is not above the last they handled (6.4), the
     others apply whatever comes.
     """
 
@@ -123,9 +121,8 @@ class Consumer:
 
 
 class Session:
-    """
-    *high* is how far the connection has sent the log, None if that is unknown (before or within a
-    copy); *last* is its position, below *high* while it repeats.
+    """*high* is how far the connection has sent the log, None if that is unknown (before or within
+    a copy); *last* is its position, below *high* while it repeats.
     """
 
     def __init__(self, consumer: Consumer, floor: Any) -> None:

@@ -1,5 +1,4 @@
-"""
-An operator of a named consumer: steers it at any moment, and when nothing fails sets it right.
+"""An operator of a named consumer: steers it at any moment, and when nothing fails sets it right.
 
 Nothing that an operator does is repeated when its answer is lost: it might do too much.
 """

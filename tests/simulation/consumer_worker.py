@@ -1,5 +1,4 @@
-"""
-A worker of a named consumer: it takes the lease, dies, lingers, hands over, acknowledges.
+"""A worker of a named consumer: it takes the lease, dies, lingers, hands over, acknowledges.
 
 It is written from section 14 of the protocol; that of `tidings.client` has tests of its own.
 """
@@ -129,9 +128,8 @@ class Worker:
             self.saw("consumer fell off")
 
     def say(self, fence: int, said: Acknowledgement) -> Session:
-        """
-        Raises:
-            FenceLost, ConsumerFellOff: nothing of it counts.
+        """Raises:
+        FenceLost, ConsumerFellOff: nothing of it counts.
         """
         self.ledger.says(fence, said)
         session: Session = self._ask(
@@ -164,8 +162,7 @@ class Worker:
         return standing is not None and standing.fence == fence
 
     def _ask(self, act: Callable[[Process], Any], fence: int | None = None) -> Any:
-        """
-        The answer, asked for until there is one.
+        """The answer, asked for until there is one.
 
         Raises:
             Broken: one that was overtaken before it asked was not refused.

@@ -1,5 +1,4 @@
-"""
-Consumers that copy: from every kind of beginning, interrupted after any row, away for any time.
+"""Consumers that copy: from every kind of beginning, interrupted after any row, away for any time.
 
 Each begins once and is never replaced, so at the end it must hold everything it was ever due.
 In the meantime retention trims the log as fast as it can without harming a writer.

@@ -1,5 +1,4 @@
-"""
-Faults: which kinds a seed has, how often they strike, and how often they did.
+"""Faults: which kinds a seed has, how often they strike, and how often they did.
 
 Each seed switches about half of the kinds on (a world with every fault at once hides as much
 as one without any). `calm` ends them all, so that recovery can be observed.

@@ -1,5 +1,4 @@
-"""
-A feed in which nothing happens by itself: for histories in which every moment is chosen.
+"""A feed in which nothing happens by itself: for histories in which every moment is chosen.
 
 `Reading` has two consumers, a careful and a naive one, which receive the same events.
 """

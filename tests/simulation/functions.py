@@ -1,5 +1,4 @@
-"""
-The deployed functions: each process has the services that `tidings.assembly` builds.
+"""The deployed functions: each process has the services that `tidings.assembly` builds.
 
 Its stores and senders are reached through `Process.through`, so every call is an effect.
 """
@@ -48,8 +47,7 @@ _SETTINGS = frozenset(
 
 @dataclass
 class Functions:
-    """
-    *waker* implements `Waker`; one world has *keys*; *known* is what a warm push function
+    """*waker* implements `Waker`; one world has *keys*; *known* is what a warm push function
     remembers. *profiles* are those that processes read, *stored* the stored ones, *before* those
     from before removed parents were kept. *lanes_before* is the last number.
     """
@@ -140,8 +138,7 @@ class Functions:
 
 
 class Services(Assembly):
-    """
-    What `tidings.assembly` builds for *process*.
+    """What `tidings.assembly` builds for *process*.
 
     Differences: a process may remember the profiles and the number of lanes as they were seconds
     ago, and a push function the memory of its predecessor. The state is counted without faults,
@@ -248,9 +245,8 @@ class KnownLanes:
 
 
 class Reached:
-    """
-    Implements `tidings.assembly.stores.Stores` by the attributes of *owners*, through *through*.
-    """
+    """Implements `tidings.assembly.stores.Stores` by the attributes of *owners*, through
+    *through*."""
 
     replay_room = without_retries = coordinator = None
 

@@ -1,5 +1,4 @@
-"""
-Keys that are revoked while clients are connected with them (PROTOCOL 17.7), and keys that may
+"""Keys that are revoked while clients are connected with them (PROTOCOL 17.7), and keys that may
 post to a part of the feed (17.5).
 
 Some clients use keys. An operator sometimes revokes one, and sometimes crashes in between; then
@@ -119,8 +118,7 @@ class KnownProfiles(MemoryProfiles):
 
 @dataclass
 class Office:
-    """
-    Creates keys and revokes them. *revoking* are those with a revocation in progress, *ended_ms*
+    """Creates keys and revokes them. *revoking* are those with a revocation in progress, *ended_ms*
     says when it was done, *committed_ms* when each page was.
     """
 

@@ -1,5 +1,4 @@
-"""
-Lanes of push that change their number while the feed is in use.
+"""Lanes of push that change their number while the feed is in use.
 
 More clients than elsewhere, so that each lane has some; and a few changes of subscriptions a turn,
 so that a lane is given up in several.

@@ -1,5 +1,4 @@
-"""
-The fate of every message that a named consumer is owed, recorded outside of the feed.
+"""The fate of every message that a named consumer is owed, recorded outside of the feed.
 
 The ledger checks each write of a consumer: a message that a position or an acknowledgement newly
 covers must have been written to the consumer's store by the worker with that fence, or be named by
@@ -75,9 +74,8 @@ class Ledger:
     # --- called by workers ------------------------------------------------------------------------
 
     def leased(self, session: Session) -> None:
-        """
-        Raises:
-            Broken: messages that a worker began to write would be delivered in bulk again.
+        """Raises:
+        Broken: messages that a worker began to write would be delivered in bulk again.
         """
         consumer, cursor = session.consumer, Id.of(session.cursor.rjust(24, "0"))
         begin = None if session.cursor == "0" else (cursor.page, PAGE_END)
@@ -93,8 +91,8 @@ class Ledger:
                 raise Broken(f"{self.name}: {at} was begun by {fence}, comes in bulk to {single}")
 
     def begins(self, fence: int, id: str, name: str, *, holds: bool) -> bool:
-        """
-        Note that a worker writes a message to the store, which refuses a worker known as overtaken.
+        """Note that a worker writes a message to the store, which refuses a worker known as
+        overtaken.
 
         *holds*: the worker was not overtaken.
 
@@ -173,9 +171,8 @@ class Ledger:
     # --- called by the stores of consumers --------------------------------------------------------
 
     def changed(self, old: Consumer, change: Change) -> None:
-        """
-        Raises:
-            Broken: an acknowledged message was not written, and no note names it.
+        """Raises:
+        Broken: an acknowledged message was not written, and no note names it.
         """
         new, note = change.consumer, change.note
         assert new is not None

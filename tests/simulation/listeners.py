@@ -1,5 +1,4 @@
-"""
-Listeners: they register, bootstrap by paging while a small buffer takes their items, go live.
+"""Listeners: they register, bootstrap by paging while a small buffer takes their items, go live.
 
 A listener fetches the object of an item from its owner, which has the log's value. One with a full
 buffer leaves, forgets and begins again. At the end each knows every object of its type.

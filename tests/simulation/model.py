@@ -1,5 +1,4 @@
-"""
-The promises of the feed, written down a second time as simply as possible.
+"""The promises of the feed, written down a second time as simply as possible.
 
 Nothing here uses the code under test: pages are read as plain JSON and cursors as plain hex.
 A broken promise raises `Broken` at the moment it is seen.
@@ -21,8 +20,7 @@ Position = tuple[int, int]
 
 
 class Broken(BaseException):
-    """
-    A promise was broken; the message says which and where.
+    """A promise was broken; the message says which and where.
 
     It is not an error of the code under test: no handler of errors may continue after it.
     """

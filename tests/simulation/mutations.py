@@ -1,5 +1,4 @@
-"""
-Broken protocols: the simulation is worth its time only if it notices each of them.
+"""Broken protocols: the simulation is worth its time only if it notices each of them.
 
 Every mutation is the real code with one rule taken out.
 """
@@ -172,8 +171,7 @@ class BlindConnections(MemoryConnections):
 
 
 def short_lease() -> AbstractContextManager[None]:
-    """
-    (d) A lease ends before its holder is dead.
+    """(d) A lease ends before its holder is dead.
 
     Runs that fail release their leases, so only crashes and pauses are left to show it.
     """
@@ -193,8 +191,7 @@ LANES, KEYS, SERVER = Plan(0, lanes=True), Plan(0, keys=True), Plan(0, server=Tr
 
 @dataclass(frozen=True)
 class Mutation:
-    """
-    *first* is the seed that noticed it when this was written. The test begins there and tries up
+    """*first* is the seed that noticed it when this was written. The test begins there and tries up
     to *seeds_max*, or fifty more, because any change of the core moves the dice: if it then needs
     many seeds, set *first* to the seed that the test records. *plan* is the world that it runs.
     """

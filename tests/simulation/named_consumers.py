@@ -1,5 +1,4 @@
-"""
-Named consumers. Their log is trimmed as early as allowed, and past the cap in spite of them.
+"""Named consumers. Their log is trimmed as early as allowed, and past the cap in spite of them.
 
 Several workers work for one (`consumer_worker`), an operator steers it (`consumer_operator`), and
 a `Ledger` checks the acknowledgements.
@@ -84,8 +83,7 @@ class Named:
         self.ledger.changed(old, change)
 
     def check_floor(self, before: int, page: int) -> None:
-        """
-        The floor rises from *before* to *page*.
+        """The floor rises from *before* to *page*.
 
         Raises:
             Broken: past what this one needs, and has needed for less than the cap.

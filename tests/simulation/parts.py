@@ -61,8 +61,7 @@ def _set(values: Mapping[str, int]) -> None:
 def bounds(
     *, small: bool, few_buckets: bool = False, others: Mapping[str, int] | None = None
 ) -> AbstractContextManager[None]:
-    """
-    Reads and frames so *small* that a few operations need several, or as they are.
+    """Reads and frames so *small* that a few operations need several, or as they are.
 
     With *few_buckets* a bucket holds many rows, more than one step of a copy where that is
     *small* too. *others* are bounds of the plan's additions.

@@ -1,5 +1,5 @@
-"""
-Processes: each is one invocation of one function, and each of its effects is a point for a fault.
+"""Processes: each is one invocation of one function, and each of its effects is a point for a
+fault.
 
 A process is killed at its function's time limit, as Lambda does. Each of its ports is wrapped
 in `Effects`, which lets time pass, and faults strike, before and after every call.

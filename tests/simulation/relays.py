@@ -1,5 +1,4 @@
-"""
-Feeds that copy the world's feed: two that elect its reader, and one that reads one of them.
+"""Feeds that copy the world's feed: two that elect its reader, and one that reads one of them.
 
 Each has stores and functions of its own, which fail like the world's; upstreams are down for a
 while, operators change them, and the log is trimmed during the copy. All pages in their logs
@@ -132,8 +131,7 @@ class Relays:
             self._act(each, "start")
 
     def check_comparison(self) -> None:
-        """
-        A row of a copy's state is gone, and is back soon.
+        """A row of a copy's state is gone, and is back soon.
 
         Unless one of them is copied: its sums are unknown in the meantime.
 
@@ -149,8 +147,7 @@ class Relays:
             raise Broken(f"{chosen.name}: its {key} is still lost")
 
     def check_promotion(self) -> None:
-        """
-        The leader's deployment fails: the other one leads within the time of a leader's lease.
+        """The leader's deployment fails: the other one leads within the time of a leader's lease.
 
         Raises:
             Broken: it does not.

@@ -1,5 +1,4 @@
-"""
-One run of a seed: chaos, then calm, then the question whether every promise was kept.
+"""One run of a seed: chaos, then calm, then the question whether every promise was kept.
 
 `run` returns what was seen or raises `Failed`.
 """
@@ -60,8 +59,7 @@ _BEACON_MS = 100_000
 
 @dataclass(frozen=True)
 class Plan:
-    """
-    *sweeps* off takes the safety net away; *clear* takes the faults away, and *without* some of
+    """*sweeps* off takes the safety net away; *clear* takes the faults away, and *without* some of
     them. The others add something, which the module of that name describes: *consumers* those of
     `named_consumers`, *feeds* a `throttled_feed`, *keys* those that are revoked, *lanes* those
     that change their number, *frames* the late ones of `sockets`, *archive* an archive and *raised*
@@ -298,8 +296,7 @@ class Run:
 
 
 def run(plan: Plan, parts: Parts = SOUND) -> Outcome:
-    """
-    Run the seed of *plan*.
+    """Run the seed of *plan*.
 
     Raises:
         Failed: a promise was broken, or the code under test raised what it must not.

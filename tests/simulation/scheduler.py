@@ -1,5 +1,4 @@
-"""
-Virtual time and cooperative tasks: the only clock and the only thread of a simulated world.
+"""Virtual time and cooperative tasks: the only clock and the only thread of a simulated world.
 
 A task runs until it sleeps; the next task that is due continues. Equal times are served in the
 order in which they were asked for, so a run depends on its seed and on nothing else.
@@ -108,8 +107,7 @@ class Scheduler:
         self._leave()
 
     def wait(self, true: Callable[[], object], within_ms: float, every_ms: float) -> bool:
-        """
-        Let the calling task sleep until *true* returns something true, at most *within_ms*.
+        """Let the calling task sleep until *true* returns something true, at most *within_ms*.
 
         The hub asks every *every_ms*, because a switch to the task costs more than the question.
         Return what *true* says at the end.

@@ -1,5 +1,4 @@
-"""
-Settings of a deployment, and those that it had before: for a while both are at work.
+"""Settings of a deployment, and those that it had before: for a while both are at work.
 
 A process keeps the settings that it began with, even after a later deployment.
 """

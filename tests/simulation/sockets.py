@@ -1,5 +1,4 @@
-"""
-WebSocket clients after PROTOCOL.md section 8: subscribe, ping, unsubscribe, come back.
+"""WebSocket clients after PROTOCOL.md section 8: subscribe, ping, unsubscribe, come back.
 
 A message of the feed is handled the moment it is sent; a message of a client travels a while. With
 `late_frames` some frames arrive long after their sender has died and another one has continued

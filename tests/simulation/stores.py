@@ -127,8 +127,7 @@ class ReportingConsumers(MemoryConsumers):
 
 
 class Lines:
-    """
-    Implements `Sockets`: the way from the feed to the simulated clients.
+    """Implements `Sockets`: the way from the feed to the simulated clients.
 
     A client that vanished swallows messages for a while; then it counts as gone. An unanswered
     message is *lost*: it may `arrive` after later ones. A process that knows of it must not send
@@ -166,8 +165,7 @@ class Lines:
         return Outcome.SENT
 
     def arrive(self, connection_id: str, frame: str, subscription: int) -> None:
-        """
-        Deliver an unanswered frame, when the connection may have received more, or be closed.
+        """Deliver an unanswered frame, when the connection may have received more, or be closed.
 
         A client has its next subscription on another connection (8.8), where a frame of the one
         before does not arrive.

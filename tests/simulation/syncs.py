@@ -1,5 +1,4 @@
-"""
-Syncs: plans made from the state and applied later, more than once and at the same time.
+"""Syncs: plans made from the state and applied later, more than once and at the same time.
 
 A correction names itself by a marker of its own, so the model notices one that is on two pages.
 `check` verifies in addition that each directly follows the state that its plan saw, and that an
@@ -107,8 +106,7 @@ class Sync:
         return answers[0]
 
     def check(self) -> None:
-        """
-        Every correction that is in the log changes just what its plan saw.
+        """Every correction that is in the log changes just what its plan saw.
 
         Raises:
             Broken: an operation was overwritten, or something was left out for nothing.

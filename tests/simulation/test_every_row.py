@@ -122,8 +122,7 @@ def cut_everywhere(
     trims: str = "",
     catch_up: type[CatchUp] = CatchUp,
 ) -> Counter[str]:
-    """
-    One reads to the end; for each event another one is cut after it and resumes at the end.
+    """One reads to the end; for each event another one is cut after it and resumes at the end.
 
     *trims*: the log is trimmed `reading`, during the read, or `away`. Returns what happened.
     """

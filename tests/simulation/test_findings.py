@@ -81,9 +81,8 @@ def test_now_is_the_end_of_a_log_that_is_all_trimmed(scene: Scene) -> None:
 
 
 def test_a_copy_goes_on_only_while_deletions_are_remembered(scene: Scene) -> None:
-    """
-    A partial copy (since a time) was interrupted before it sent a deletion. Once that is forgotten,
-    the copy cannot continue: it starts again with a reset.
+    """A partial copy (since a time) was interrupted before it sent a deletion. Once that is
+    forgotten, the copy cannot continue: it starts again with a reset.
     """
     scene.post("insert", "a")
     scene.post("delete", "a")

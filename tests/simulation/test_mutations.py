@@ -1,5 +1,4 @@
-"""
-The simulation notices when a rule of the protocol is taken out.
+"""The simulation notices when a rule of the protocol is taken out.
 
 One rule in each kind of world; MUTATIONS=all takes out each rule (`make sim`).
 """

@@ -1,5 +1,4 @@
-"""
-Several feeds in one world, and one of them in trouble: its log is throttled.
+"""Several feeds in one world, and one of them in trouble: its log is throttled.
 
 The trouble outlasts the storm: the other feeds must come to rest while it lasts, and the
 throttled one after it. It comes first in every loop over the feeds.
@@ -59,8 +58,7 @@ class ThrottledFeed:
         return True
 
     def check_others(self) -> None:
-        """
-        Check that a single feed fails, and that no other is affected.
+        """Check that a single feed fails, and that no other is affected.
 
         Raises:
             Broken: it does.

@@ -1,5 +1,4 @@
-"""
-Retention at a volume where its cost matters: hours in which pages come all the time.
+"""Retention at a volume where its cost matters: hours in which pages come all the time.
 
 A named consumer without a worker holds the log, settings change, and each page represents
 thousands, so that not everything can be done for each of them. DynamoDB deletes expired items in
@@ -74,9 +73,8 @@ class Volume:
         self._version += 1
 
     def _check_floor(self, before: int, floor: int) -> None:
-        """
-        Raises:
-            Broken: the floor passes what the consumer needs, before the cap.
+        """Raises:
+        Broken: the floor passes what the consumer needs, before the cap.
         """
         if not self._version:
             return
@@ -106,9 +104,8 @@ class Volume:
         self._check_heard(lost)
 
     def _check_heard(self, lost: int) -> None:
-        """
-        Raises:
-            Broken: a reader before the page receives nothing, as if the page had never existed.
+        """Raises:
+        Broken: a reader before the page receives nothing, as if the page had never existed.
         """
         place = Place(lost - 1, PAGE_END, self.world.model.seconds[lost - 1])
         told = 0

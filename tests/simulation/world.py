@@ -1,5 +1,4 @@
-"""
-The world: stores, functions, the network of wake-ups, the schedule and the clients' lines.
+"""The world: stores, functions, the network of wake-ups, the schedule and the clients' lines.
 
 Producers and consumers live in modules of their own; `simulate` sets a world going and checks it.
 """
@@ -233,8 +232,7 @@ class World:
                         self.scheduler.after(self.random.uniform(0, MINUTE_MS), self._sweep)
 
     def _is_late(self) -> bool:
-        """
-        Whether hourly sweeps are too few: followers that wait would find a hole a day old, or
+        """Whether hourly sweeps are too few: followers that wait would find a hole a day old, or
         pages expire, because sweeps failed that in truth come sixty times as often.
         """
         now_ms = self.scheduler.now_ms

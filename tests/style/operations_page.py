@@ -1,5 +1,4 @@
-"""
-The tables of docs/operations/OPERATIONS.md and MONITORING.md, as the code has them.
+"""The tables of docs/operations/OPERATIONS.md and MONITORING.md, as the code has them.
 
 `python -m tests.style.operations_page` writes them into the pages.
 """
@@ -40,8 +39,7 @@ TABLES = {
 
 
 def rendered(path: Path) -> str:
-    """
-    Return the page at *path* with fresh tables between its marks.
+    """Return the page at *path* with fresh tables between its marks.
 
     Raises:
         ValueError: a mark is missing.

@@ -24,8 +24,7 @@ def imported(module: source.Module) -> set[str]:
 
 
 def test_the_core_needs_nothing() -> None:
-    """
-    But itself and the standard library, of which it reads no clock, no environment and no
+    """But itself and the standard library, of which it reads no clock, no environment and no
     randomness. One module needs a parser that may be missing, and one function imports that module.
     """
     for module in source.modules("src/tidings/core"):

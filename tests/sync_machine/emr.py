@@ -1,5 +1,4 @@
-"""
-EMR Serverless for the interpreter, which refuses `startJobRun.sync`: a job is a function here.
+"""EMR Serverless for the interpreter, which refuses `startJobRun.sync`: a job is a function here.
 
 The definition is left as it is; moto's own class for services it does not know is taught to wait.
 """

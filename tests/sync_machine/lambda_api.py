@@ -14,8 +14,7 @@ Handler = Callable[[dict[str, Any], object], Any]
 
 
 class LambdaApi(ThreadingHTTPServer):
-    """
-    Runs `handlers` by the last word of a function's name, one at a time: moto is not made for
+    """Runs `handlers` by the last word of a function's name, one at a time: moto is not made for
     threads. `script` holds errors, by the same word, that come before the handler is run.
     """
 

@@ -47,8 +47,7 @@ LATER = _answer("503 Unavailable", b"", "Retry-After: 30")  # too late for a tes
 
 
 class FaultyProxy:
-    """
-    A proxy in front of *port*.
+    """A proxy in front of *port*.
 
     It answers the next requests with *where* in their address with *faults*, in order.
     """

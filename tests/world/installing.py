@@ -1,5 +1,4 @@
-"""
-Clients of other languages: installed once below `build/world`, as their lock files say.
+"""Clients of other languages: installed once below `build/world`, as their lock files say.
 
 npm compares each package with its integrity hash in `clients/package-lock.json`, Go with its sum
 in `clients/go.sum`.
@@ -71,9 +70,8 @@ def _copy_if_other(source: Path, target: Path) -> None:
 
 
 def _run(command: Sequence[str], folder: Path) -> None:
-    """
-    Raises:
-        NotInstalled: *command* failed.
+    """Raises:
+    NotInstalled: *command* failed.
     """
     done = subprocess.run(
         command,

@@ -18,8 +18,7 @@ STOP_S = 30.0
 
 
 class Prometheus:
-    """
-    Prometheus with the configuration *text*, which is YAML.
+    """Prometheus with the configuration *text*, which is YAML.
 
     Files that the configuration names are in *folder*, which also gets the data.
     """
@@ -30,8 +29,7 @@ class Prometheus:
         self._file.write_text(text)
 
     def get(self, path: str, **query: str) -> Any:
-        """
-        Return the data of an answer of the API.
+        """Return the data of an answer of the API.
 
         Raises:
             httpx.HTTPError, ValueError, KeyError: it has not started yet, or refuses the request.

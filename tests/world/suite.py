@@ -1,5 +1,4 @@
-"""
-The suite of Durable Streams for servers (npm `@durable-streams/server-conformance-tests`).
+"""The suite of Durable Streams for servers (npm `@durable-streams/server-conformance-tests`).
 
 Its own runner, Vitest, runs it. Results are counted by category; a case may only fail if PROTOCOL
 21.9 leaves out what it tests.
@@ -46,8 +45,7 @@ class Case:
 
 
 def run(url: str, report: Path) -> list[Case]:
-    """
-    Run the cases against the feed at *url*, and write Vitest's *report*.
+    """Run the cases against the feed at *url*, and write Vitest's *report*.
 
     Raises:
         NoSuite: it did not run.

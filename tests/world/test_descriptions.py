@@ -1,5 +1,4 @@
-"""
-`/openapi.json` and `/asyncapi.json`: read by validators, and by generators whose code is used.
+"""`/openapi.json` and `/asyncapi.json`: read by validators, and by generators whose code is used.
 
 The client that is generated from OpenAPI sends requests to a server. Messages that a server sent
 have the types that are generated from AsyncAPI.

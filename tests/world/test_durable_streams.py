@@ -93,8 +93,7 @@ def _numbers(client: Client) -> list[int]:
 @pytest.mark.nginx
 @pytest.mark.parametrize("way", ["direct", "plain", "gzip", "path"])
 def test_its_client_appends_and_reads(server: Server, nginx: Nginx, way: str) -> None:
-    """
-    Append, then read from the beginning, from an offset, by long polls and by an event stream.
+    """Append, then read from the beginning, from an offset, by long polls and by an event stream.
 
     Each message comes once and in order, and the end is reported.
     """

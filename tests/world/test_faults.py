@@ -1,5 +1,4 @@
-"""
-Faults of proxies and restarting servers, for each client and example that we ship.
+"""Faults of proxies and restarting servers, for each client and example that we ship.
 
 Each client reads or posts everything once, or ends with an error that names the cause.
 """
@@ -181,8 +180,7 @@ def _post_with_curl(case: Case) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """
-    A kind of client: a function, or the name of a client in `faults.mjs`.
+    """A kind of client: a function, or the name of a client in `faults.mjs`.
 
     The faults are at requests with *where* in their address. *refuses* has the texts of its
     errors, by fault. Commands start slowly, so they meet only a few of the *faults*.

@@ -1,5 +1,4 @@
-"""
-`/openapi.json`: generators of others make clients that post, read changes, and manage.
+"""`/openapi.json`: generators of others make clients that post, read changes, and manage.
 
 `make test-generators` runs all of them, and each other run openapi-python-client alone.
 """

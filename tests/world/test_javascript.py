@@ -177,8 +177,7 @@ def test_nothing_is_lost_when_both_sides_are_killed(
 def test_5_7_a_restored_backup_resets(
     server: Server, feed: Feed, follow: Follow, tmp_path: Path
 ) -> None:
-    """
-    P5.7: operations that the backup lacks are discarded; a copy of the present state follows. A
+    """P5.7: operations that the backup lacks are discarded; a copy of the present state follows. A
     `Copy` reads its rows again then, and not only after its next comparison in 18 seconds.
     """
     feed.post(op("x0"))

@@ -116,8 +116,7 @@ def _produce(url: str, headers: Mapping[str, str], number: int) -> list[int]:
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["open", "keyed"])
 def test_scrapes_under_load_stop_nothing(tmp_path: Path, keyed: bool) -> None:
-    """
-    Producers, with or without a key, backups, and scrapers that never pause.
+    """Producers, with or without a key, backups, and scrapers that never pause.
 
     Every request is answered, and the server still ends in order.
     """

@@ -72,8 +72,7 @@ def test_each_alert_names_a_section_of_the_runbooks() -> None:
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """
-    Yield a Prometheus with the files of the example.
+    """Yield a Prometheus with the files of the example.
 
     It scrapes a server with some of everything: clients, a consumer that lags, a chained feed, a
     webhook. Only the times and the address differ from the example.

@@ -1,5 +1,4 @@
-"""
-Restart a server to which the proxies of its guide forward: no client gives up, nothing is lost.
+"""Restart a server to which the proxies of its guide forward: no client gives up, nothing is lost.
 
 `RESTARTS=150 pytest --lane world --timeout 0 tests/world/test_restarts.py` is the long run.
 """

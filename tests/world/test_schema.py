@@ -1,5 +1,4 @@
-"""
-Requests made by schemathesis from the served OpenAPI document, right and wrong ones.
+"""Requests made by schemathesis from the served OpenAPI document, right and wrong ones.
 
 Each operation has a feed of its own, so that wrong credentials, deleted objects and feeds that
 yielded concern only this operation. In CI the requests are the same each time; `make test-schema`

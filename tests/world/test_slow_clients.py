@@ -36,8 +36,7 @@ def test_a_client_that_stops_reading_is_disconnected(server: Server, feed: Feed)
 
 
 def _connections(server: Server) -> int:
-    """
-    Return how many connections the server has open, as the kernel lists them.
+    """Return how many connections the server has open, as the kernel lists them.
 
     A socket that was closed but that the kernel still keeps has no inode.
     """

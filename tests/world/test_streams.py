@@ -153,8 +153,7 @@ def test_nothing_is_lost_when_a_proxy_or_the_server_is_killed(
 
 
 def test_an_idle_connection_stays_open(idle: Idle) -> None:
-    """
-    A server ends no stream, and keeps a proxy from ending one.
+    """A server ends no stream, and keeps a proxy from ending one.
 
     An EventSource that received no event has no cursor: to reconnect is to miss operations.
     """
@@ -175,8 +174,7 @@ def test_an_idle_websocket_stays_open(idle: Idle) -> None:
 
 
 def test_a_cursor_is_kept_although_no_event_came(idle: Idle) -> None:
-    """
-    With `cursors=true` an EventSource resumes where its first connection began.
+    """With `cursors=true` an EventSource resumes where its first connection began.
 
     The package `eventsource` ignores a block without data, unlike browsers and `undici`.
     """

@@ -1,5 +1,4 @@
-"""
-Three hosts: a master, a middle one that copies it, and a far one that copies both.
+"""Three hosts: a master, a middle one that copies it, and a far one that copies both.
 
 The two copies are started before the master, which most of them find down at first (D12).
 """

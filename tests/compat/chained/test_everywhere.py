@@ -44,10 +44,9 @@ def led(chain: Chain, *who: Place) -> None:
 
 
 def test_D21_D39_D40_D42_clients_everywhere_hear_all_of_it(chain: Chain) -> None:
-    """
-    The leader killed, which comes back as a follower, the other one cut off and healed, each host
-    restarted: the copy of each client equals the master's state, and no failure repeats more than a
-    page to any client.
+    """The leader killed, which comes back as a follower, the other one cut off and healed, each
+    host restarted: the copy of each client equals the master's state, and no failure repeats more
+    than a page to any client.
     """
     chain.master.post(FEED, "first")
     led(chain, chain.middle, chain.far)

@@ -19,9 +19,8 @@ LAST = "last"
 
 
 class Producer(threading.Thread):
-    """
-    Posts a page every *pause_s* until it is stopped, and then the last one; also to a master that
-    comes and goes.
+    """Posts a page every *pause_s* until it is stopped, and then the last one; also to a master
+    that comes and goes.
     """
 
     def __init__(self, place: Place, name: str, pause_s: float) -> None:

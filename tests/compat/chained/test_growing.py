@@ -1,5 +1,4 @@
-"""
-A feed moves to another host while producers post and consumers read (GROWING.md).
+"""A feed moves to another host while producers post and consumers read (GROWING.md).
 
 To a twin as well: it alone copies a server into DynamoDB, and is copied from there.
 """
@@ -151,8 +150,7 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pla
 
 
 def test_a_feed_moves_under_load_without_loss(places: tuple[Place, Place, Place]) -> None:
-    """
-    Every operation acknowledged anywhere is received once, in the order of the one log, which
+    """Every operation acknowledged anywhere is received once, in the order of the one log, which
     passes on to a copy of the copy.
     """
     old, new, far = places

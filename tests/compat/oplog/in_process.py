@@ -55,8 +55,7 @@ def streams(
 
 @dataclass
 class Client:
-    """
-    One request. It leaves when *enough* returns True for the text read; *stuck*, it takes one
+    """One request. It leaves when *enough* returns True for the text read; *stuck*, it takes one
     piece and then nothing more until it leaves.
     """
 

@@ -1,5 +1,4 @@
-"""
-A consumer as strict as oplogc, and a command like oplog-tail around it.
+"""A consumer as strict as oplogc, and a command like oplog-tail around it.
 
 oplogc itself is a Go module that is not part of this repository's tests. This one replaces it: it
 takes exactly what oplogc took, keeps its position as oplogc did, its weaknesses included, and
@@ -62,8 +61,7 @@ class Decoder:
         self._fields: dict[str, str] = {}
 
     def line(self, line: bytes) -> Event | None:
-        """
-        The event that *line*, without its LF, completes.
+        """The event that *line*, without its LF, completes.
 
         Raises:
             InvalidEvent: the block is not an event.
@@ -158,8 +156,7 @@ class Consumer:
             self._state_file.write_text(self._saved)
 
     def connection(self) -> Iterator[Event]:
-        """
-        The events of one connection.
+        """The events of one connection.
 
         Raises:
             Disconnected, AccessDenied, InvalidEvent: it is over.

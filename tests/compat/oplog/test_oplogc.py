@@ -1,5 +1,4 @@
-"""
-The stream as oplogc reads it; first, that its replacement is as strict.
+"""The stream as oplogc reads it; first, that its replacement is as strict.
 
 oplogc's own Go module was not at hand when this was written; the replacement follows its source.
 """

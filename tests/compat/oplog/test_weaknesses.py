@@ -1,5 +1,4 @@
-"""
-Errors of oplog, each by its number, and the behaviour here.
+"""Errors of oplog, each by its number, and the behaviour here.
 
 Each goes down to the cheapest part that decides it. The others: test_weaknesses_of_service.py
 (14 to 21) and test_weaknesses_of_operation.py (22 to 26).
@@ -58,8 +57,7 @@ def copy_of(events: list[Event], into: dict[str, str] | None = None) -> dict[str
 
 
 def test_W01_the_last_second_is_in_a_full_replication(scene: Scene) -> None:
-    """
-    oplog left out what was written in the second of the newest operation, that one always. Here
+    """oplog left out what was written in the second of the newest operation, that one always. Here
     a copy is bounded by no clock: rows, then the log from the position of the state.
     """
     scene.post(op("alone", "insert"))
@@ -72,8 +70,7 @@ def test_W01_the_last_second_is_in_a_full_replication(scene: Scene) -> None:
 
 @pytest.mark.parametrize("begin", ["0", "1", OLD_ID])
 def test_W02_a_cut_copy_keeps_its_deletions(begin: str) -> None:
-    """
-    oplog's ids did not show a fallback, and a resumed copy sent no deletions at all. Here the id
+    """oplog's ids did not show a fallback, and a resumed copy sent no deletions at all. Here the id
     of a row contains the request, and later deletions are in the log after the copy.
     """
     scene = Scene()
@@ -93,8 +90,7 @@ def test_W02_a_cut_copy_keeps_its_deletions(begin: str) -> None:
 
 
 def test_W03_a_slow_consumer_is_never_led_past_a_gap(scene: Scene) -> None:
-    """
-    oplog's capped collection overtook slow readers, and the open stream continued after the gap.
+    """oplog's capped collection overtook slow readers, and the open stream continued after the gap.
     Here a stream without its pages gets the latest of each object since, deletions too.
     """
     page = scene.post(*(op(f"x{number}", "insert") for number in range(4)))
@@ -115,8 +111,7 @@ def test_W03_a_slow_consumer_is_never_led_past_a_gap(scene: Scene) -> None:
 
 
 def test_W04_what_commits_late_is_not_skipped(scene: Scene) -> None:
-    """
-    oplog's ids came from several clocks: an operation that was stored after one with a higher id
+    """oplog's ids came from several clocks: an operation that was stored after one with a higher id
     was never sent to a reader that resumed there. Here readers wait before a missing number.
     """
     scene.post(op("first"))
@@ -142,8 +137,7 @@ class MovesOn(MemoryState):
 
 
 def test_W05_what_the_state_has_not_seen_comes_from_the_log() -> None:
-    """
-    oplog read an old row and then began after the operation that changed it. Here the log
+    """oplog read an old row and then began after the operation that changed it. Here the log
     continues at the position of the state *before* the first row was read.
     """
     state = MovesOn()
@@ -159,8 +153,7 @@ def test_W05_what_the_state_has_not_seen_comes_from_the_log() -> None:
 
 
 def test_W06_the_state_agrees_with_the_log_whoever_raced() -> None:
-    """
-    oplog wrote log and state apart: of 1,500 objects inserted and deleted at the same time, 187
+    """oplog wrote log and state apart: of 1,500 objects inserted and deleted at the same time, 187
     stayed in the wrong state. Here the state is made from the log, in its order, by one holder.
     """
     scene = Scene()
@@ -182,8 +175,7 @@ def test_W06_the_state_agrees_with_the_log_whoever_raced() -> None:
 
 
 def test_W07_what_is_posted_in_bulk_is_replicated_as_it_was_posted(scene: Scene) -> None:
-    """
-    oplog's bulk import wrote an event that no replication sent, mixed up parents and lost the
+    """oplog's bulk import wrote an event that no replication sent, mixed up parents and lost the
     last lines. Here bulk requests are handled like all others, and no other event exists.
     """
     numbers = range(limits.REQUEST_OPERATIONS_MAX)
@@ -214,9 +206,8 @@ def test_W08_slashes_do_not_make_two_objects_one(scene: Scene) -> None:
 @pytest.mark.parametrize("begin", ["0", "1", str(NOW + 10**9), OLD_ID])
 @pytest.mark.parametrize("objects", [0, 3])
 def test_W09_live_always_has_a_place(begin: str, objects: int) -> None:
-    """
-    oplog's `live` had an empty id if no row was sent: a client that stored it began at the end of
-    the log after a restart. Here it is the place after every event sent.
+    """oplog's `live` had an empty id if no row was sent: a client that stored it began at the end
+    of the log after a restart. Here it is the place after every event sent.
     """
     scene = Scene()
     for number in range(objects):
@@ -231,8 +222,7 @@ def test_W09_live_always_has_a_place(begin: str, objects: int) -> None:
 
 @pytest.mark.parametrize("skew_ms", [-limits.CLOCK_SKEW_MS_MAX, limits.CLOCK_SKEW_MS_MAX])
 def test_W10_the_clocks_of_writers_decide_nothing(skew_ms: int) -> None:
-    """
-    oplog's replication ids were its agents' clocks: operations of a slow clock were skipped on
+    """oplog's replication ids were its agents' clocks: operations of a slow clock were skipped on
     resume. Here a place is a page, and if only its time is left, pages near that time are sent too.
     """
     scene = Scene()
@@ -266,8 +256,7 @@ class LosesAnswers(MemoryLog):
 
 
 def test_W11_a_retry_is_appended_once() -> None:
-    """
-    oplog stored a request that had timed out all the same, and its retry again. Here the retry
+    """oplog stored a request that had timed out all the same, and its retry again. Here the retry
     finds the page of the first attempt by its key, and is answered with its ids.
     """
     scene = Scene(log=LosesAnswers())
@@ -281,8 +270,7 @@ def test_W11_a_retry_is_appended_once() -> None:
 
 
 def test_W12_only_what_is_durable_is_read(cloud: Cloud) -> None:
-    """
-    oplog acknowledged with one server's word and read from others: streamed operations could be
+    """oplog acknowledged with one server's word and read from others: streamed operations could be
     rolled back. Here a page counts when its conditional write is answered, and every read of
     state and checkpoints is strongly consistent. A read of the log may miss a page written a moment
     ago, and never returns a page that is not durable; only a consistent one returns its end.
@@ -310,9 +298,8 @@ def test_W12_only_what_is_durable_is_read(cloud: Cloud) -> None:
 
 
 def test_W13_a_killed_consumer_leaves_a_whole_state_file(tmp_path: Path) -> None:
-    """
-    oplog's client cut its file before it wrote it, and an empty one means `now`: a kill in between
-    lost everything until then. Here the file holds one whole cursor at every moment.
+    """oplog's client cut its file before it wrote it, and an empty one means `now`: a kill in
+    between lost everything until then. Here the file holds one whole cursor at every moment.
     """
     path = tmp_path / "state"
     program = (

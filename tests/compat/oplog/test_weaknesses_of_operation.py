@@ -1,5 +1,4 @@
-"""
-Cases in which oplog revealed too much, or too little to operators and browsers, and their fixes.
+"""Cases in which oplog revealed too much, or too little to operators and browsers, and their fixes.
 
 The last part of test_weaknesses.py.
 """
@@ -20,8 +19,7 @@ from tidings.http.answers import refusal
 
 
 def test_W23_a_client_is_told_what_is_wrong(scene: Scene) -> None:
-    """
-    oplog's 503 without a word made producers send the same bad operation again. Here it is 400
+    """oplog's 503 without a word made producers send the same bad operation again. Here it is 400
     with field, value and rule; and a batch is one request.
     """
     body = json.loads(refusal(refused(scene, '{"event":"move","type":"t","id":"x"}')).body)
@@ -43,9 +41,8 @@ def test_W23_the_agent_listens_to_its_own_machine() -> None:
 
 
 def test_W24_a_browser_is_told_all_and_can_ask_for_all(scene: Scene) -> None:
-    """
-    EventSource drops blocks without data, which oplog's `reset` and `live` were, and cannot set a
-    header. Here both have data, the query may contain the id, and a page elsewhere may read.
+    """EventSource drops blocks without data, which oplog's `reset` and `live` were, and cannot set
+    a header. Here both have data, the query may contain the id, and a page elsewhere may read.
     """
     scene.post(op("x", "insert"))
     scene.project()

@@ -1,5 +1,4 @@
-"""
-Cases in which oplog stopped, leaked or waited for ever, and the behaviour here.
+"""Cases in which oplog stopped, leaked or waited for ever, and the behaviour here.
 
 The second part of test_weaknesses.py; tests of the process run the deployed app.
 """
@@ -71,9 +70,8 @@ class AwayLog(MemoryLog):
 
 @pytest.mark.parametrize("begin", ["0", "1", START.encode(), None])
 def test_W15_a_store_that_is_away_ends_one_answer_and_no_process(begin: str | None) -> None:
-    """
-    A numeric id while the database was away ended oplog and its queue. Here the client is answered
-    503, or its stream ends at a block; the next one is served by the same app.
+    """A numeric id while the database was away ended oplog and its queue. Here the client is
+    answered 503, or its stream ends at a block; the next one is served by the same app.
     """
     log, state = AwayLog(), AwayState()
     scene = Scene(log=log, state=state)
@@ -91,9 +89,8 @@ def test_W15_a_store_that_is_away_ends_one_answer_and_no_process(begin: str | No
 
 
 def test_W16_no_timestamp_stops_a_stream(scene: Scene) -> None:
-    """
-    A time that UTC cannot express was stored by oplog and cut every consumer at it for ever. Here
-    it is refused, and the error names the earliest and latest accepted times.
+    """A time that UTC cannot express was stored by oplog and cut every consumer at it for ever.
+    Here it is refused, and the error names the earliest and latest accepted times.
     """
     for poison in ("9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"):
         error = refused(scene, json.dumps(op("x", timestamp=poison)))
@@ -118,8 +115,7 @@ def _streams_alive() -> int:
 def test_W17_who_leaves_is_forgotten(
     scene: Scene, begin: str | None, query: str, stuck: bool
 ) -> None:
-    """
-    Clients that left in a copy, or waited for what never matched, left threads and cursors in
+    """Clients that left in a copy, or waited for what never matched, left threads and cursors in
     oplog for ever. Here nothing is left of them: no task, no stream, no thread of their own.
     """
     for _ in range(3):
@@ -149,8 +145,7 @@ def test_W17_who_leaves_is_forgotten(
 
 @pytest.mark.parametrize("begin", ["0", "1", str(NOW)])
 def test_W18_objects_of_one_millisecond_end(scene: Scene, begin: str) -> None:
-    """
-    A thousand of them kept oplog in its first page of rows for ever. Here a copy goes by keys,
+    """A thousand of them kept oplog in its first page of rows for ever. Here a copy goes by keys,
     not by times: each is sent once, then `live`.
     """
     for page in range(MANY // 1000):
@@ -175,8 +170,7 @@ class CountingLog(MemoryLog):
 
 
 def test_W19_streams_that_wait_share_one_reader() -> None:
-    """
-    oplog held a cursor and a scan of the whole log for each client. Here fifty that wait read as
+    """oplog held a cursor and a scan of the whole log for each client. Here fifty that wait read as
     often as one would.
     """
     log = CountingLog()

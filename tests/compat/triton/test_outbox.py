@@ -1,5 +1,4 @@
-"""
-Writing to one's own table and to the feed in one transaction.
+"""Writing to one's own table and to the feed in one transaction.
 
 On a twin: the outbox is a table of DynamoDB, and the function `forward` reads its stream.
 """

@@ -91,8 +91,7 @@ class Wire:
         self._to_server.put_nowait(message)
 
     async def receive(self, within_s: float = _PATIENCE_S) -> MutableMapping[str, Any]:
-        """
-        Return the next message of the server.
+        """Return the next message of the server.
 
         Raises:
             Lost: the connection has ended.
@@ -125,8 +124,7 @@ async def request(
     within_s: float = _PATIENCE_S,
     only: list[tuple[bytes, bytes]] | None = None,
 ) -> tuple[int, Any]:
-    """
-    Return status and body of the answer. *only* are headers that replace those of the world.
+    """Return status and body of the answer. *only* are headers that replace those of the world.
 
     Raises:
         Lost: the answer did not come.
@@ -522,8 +520,7 @@ class Operator(Client):
 
 
 class Worker(Client):
-    """
-    Takes the lease of a named consumer, and crashes; then another worker must get it in time.
+    """Takes the lease of a named consumer, and crashes; then another worker must get it in time.
 
     Its name is that of the worker; the workers of a world share the consumer.
     """

@@ -1,5 +1,4 @@
-"""
-The disk of a simulated server: statements that fail, and what a kill or a loss of power leaves.
+"""The disk of a simulated server: statements that fail, and what a kill or a loss of power leaves.
 
 Files are real ones in a temporary folder. A kill leaves them as they are at that moment. A loss of
 power takes the writes that were not synced, some of them or all: a commit syncs the write-ahead

@@ -1,5 +1,4 @@
-"""
-A simulated machine: virtual time, and the threads and the event loop of a server in one thread.
+"""A simulated machine: virtual time, and the threads and the event loop of a server in one thread.
 
 Threads are fibers. A fiber runs until it waits, or until the seed lets another one run: before a
 statement of SQLite, at a lock or at a look at the clock, where a real thread may lose its turn too.

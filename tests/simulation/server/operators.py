@@ -31,8 +31,7 @@ _HOOK = "/feeds/main/hooks/h"
 
 
 async def on_host(world: World, call: Callable[[Host], object]) -> None:
-    """
-    Run *call* in a thread of the server, as the commands of operators do.
+    """Run *call* in a thread of the server, as the commands of operators do.
 
     Raises:
         Lost: the server is down, or could not do it.
@@ -188,8 +187,7 @@ class Eraser(Client):
 
 
 def check_erased(truth: Truth, stores: FileStores, rows: Iterable[str]) -> int:
-    """
-    Check that no store has the content of an erased entry; return the number of these entries.
+    """Check that no store has the content of an erased entry; return the number of these entries.
 
     *rows* are the lines of the state.
     """
@@ -250,8 +248,7 @@ class Settings(Client):
 
 
 class Receiver:
-    """
-    The endpoint of the webhook, and its `Poster` in the server.
+    """The endpoint of the webhook, and its `Poster` in the server.
 
     It accepts each event at least once, and none before earlier ones of its object.
     """

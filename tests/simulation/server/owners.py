@@ -1,5 +1,4 @@
-"""
-Clients that create and delete a feed, and use it in between.
+"""Clients that create and delete a feed, and use it in between.
 
 Each life of the feed is a generation. Nothing that was acknowledged in a generation is missing
 while it lives, and nothing of it is in a later one. Readers that return with a cursor of an earlier

@@ -1,5 +1,4 @@
-"""
-One run of a seed: a server is killed, restored and put to sleep while clients use it.
+"""One run of a seed: a server is killed, restored and put to sleep while clients use it.
 
 The server is the real host with its app; requests and messages enter at ASGI. A copy on a second
 host may be promoted in place of a server that has ended. `Truth` is the log as it must be: it gets
@@ -611,8 +610,7 @@ class World:
 
 
 def _lacks_an_entry(pages: dict[int, Page]) -> bool:
-    """
-    Return True if an entry was erased on the master before it was copied, and the entry of that
+    """Return True if an entry was erased on the master before it was copied, and the entry of that
     erasure was not copied. After a promotion, consumers would not learn that its object is gone.
     """
     names = set(

@@ -55,8 +55,7 @@ def stage(
     name: str = "tidings-dev",
     *others: str,
 ) -> Iterator[Any]:
-    """
-    Set up an account with the stack *name*, *others* and no table yet; yield its client of
+    """Set up an account with the stack *name*, *others* and no table yet; yield its client of
     DynamoDB.
     """
     for secret in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -72,8 +71,7 @@ def stage(
 def deployed(
     monkeypatch: pytest.MonkeyPatch, outputs: Mapping[str, str], *copies: str
 ) -> Iterator[Any]:
-    """
-    Create the stage `dev` with all its tables, and for each table copies with the suffixes
+    """Create the stage `dev` with all its tables, and for each table copies with the suffixes
     *copies*.
     """
     with stage(monkeypatch, outputs) as client:

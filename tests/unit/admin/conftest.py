@@ -37,9 +37,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def hosted(data: Path) -> Iterator[tuple[Twin, Deserted]]:
-    """
-    Yield the twin and the killed process; it is killed first, so that its test needs no long wait.
-    """
+    """Yield the twin and the killed process; it is killed first, so that its test needs no long
+    wait."""
     with Twin("--feeds", ",".join(["main", DESERTED, *FEEDS]), data=data) as running:
         yield running, _desert(running)
 

@@ -1,5 +1,4 @@
-"""
-`tidings archive` of a feed whose log then trims its pages.
+"""`tidings archive` of a feed whose log then trims its pages.
 
 On a twin: the commands find the follower and the state in tables of DynamoDB, and a stage's
 schedule wakes the writer of the archive.
@@ -69,8 +68,7 @@ class Archived:
 
 @pytest.fixture(scope="module")
 def archived(twin: Twin, data: Path) -> Archived:
-    """
-    Post two pages, and wait until the deployed function, which the schedule wakes, has archived
+    """Post two pages, and wait until the deployed function, which the schedule wakes, has archived
     them.
     """
     feed = Feed(twin.port, FEED)

@@ -144,9 +144,8 @@ def test_a_small_quota_is_noted() -> None:
 
 
 def test_streams_that_nothing_bounds_are_noted() -> None:
-    """
-    A deploy succeeds, but readers could use the concurrency that posts, lists and relays need.
-    """
+    """A deploy succeeds, but readers could use the concurrency that posts, lists and relays
+    need."""
     found = doctor_command.check_concurrency(Concurrency(1000, 300), 0, deployed=True)
     assert found.verdict is Verdict.NOTE
     assert "at most 600" in found.do

@@ -1,6 +1,5 @@
-"""
-The restore drill: each table is restored to its own point in time, and every earlier consumer ends
-equal to the state.
+"""The restore drill: each table is restored to its own point in time, and every earlier consumer
+ends equal to the state.
 
 On a twin: only the tables of a stage are restored separately; a server has one file.
 """
@@ -73,9 +72,8 @@ class Drill:
         return objects
 
     def kept(self) -> set[tuple[str, str]]:
-        """
-        Return the objects that were new in the restored part of the log, and were not deleted.
-        """
+        """Return the objects that were new in the restored part of the log, and were not
+        deleted."""
         return {("video", f"other-{moment}") for moment in range(1, self.said["kept"] // 3 + 1)}
 
     def _log(self, upto: str) -> list[tuple[str, Any]]:
@@ -222,9 +220,8 @@ def _by_socket(twin: Twin, feed: str, cursor: str, held: Objects) -> Objects:
 
 
 def _caught_up(hear: Callable[[], ReceivedEvent], held: Objects) -> Objects:
-    """
-    Return *held* with all events up to the end; a copy counts in any order, once it is `live`.
-    """
+    """Return *held* with all events up to the end; a copy counts in any order, once it is
+    `live`."""
     copying = False
     while copying or END_KEY not in held:
         heard = hear()
@@ -237,9 +234,8 @@ def _caught_up(hear: Callable[[], ReceivedEvent], held: Objects) -> Objects:
 def test_whoever_comes_back_ends_equal_to_the_state(
     drills: tuple[Twin, dict[str, Drill]], name: str
 ) -> None:
-    """
-    This holds for every id that was ever sent, and the objects at that id; some use WebSockets.
-    """
+    """This holds for every id that was ever sent, and the objects at that id; some use
+    WebSockets."""
     twin, found = drills
     drill, state = found[name], _state(twin, name)
     assert state["video", "same"]["parents"] == ["moment/5"]

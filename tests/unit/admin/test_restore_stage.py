@@ -117,8 +117,8 @@ def _archive(client: Any, control: str, archiver: Archiver, log: DynamoDBLog) ->
 
 
 def test_the_stage_runs_during_its_restore(client: Any, tmp_path: Path) -> None:
-    """
-    Its producers are refused before a number is assigned twice, also if they are between two steps.
+    """Its producers are refused before a number is assigned twice, also if they are between two
+    steps.
 
     Its follower of the archive, which has read pages, writes them after the restore.
     """

@@ -178,9 +178,8 @@ def explorer(profiles: DynamoDBProfiles, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def test_what_a_stage_cost_yesterday(explorer: Answering) -> None:
-    """
-    Costs are summed by service over all pages, the highest first; other stages and untagged costs
-    are left out.
+    """Costs are summed by service over all pages, the highest first; other stages and untagged
+    costs are left out.
     """
     first = (_group("dev", "AWS Lambda", "0.25"), _group("prod", "AWS Lambda", "9"))
     rest = (_group("dev", "Amazon DynamoDB", "1.5"), _group("", "AWS KMS", "7"))
@@ -199,9 +198,8 @@ def test_what_a_stage_cost_yesterday(explorer: Answering) -> None:
 
 
 def test_a_cost_without_tags_is_unknown(explorer: Answering) -> None:
-    """
-    Zero would be wrong: the tag is not activated in Billing. Without --cost no request is billed.
-    """
+    """Zero would be wrong: the tag is not activated in Billing. Without --cost no request is
+    billed."""
     explorer.script = [_page(_group("", "AWS Lambda", "3"))]
     assert "unknown; Billing does not use the tag tidings:stage" in _run("stages", "--cost").stdout
     before = len(explorer.asked)

@@ -1,5 +1,4 @@
-"""
-One operation on a running twin, by one id: from its POST through its page and followers to the
+"""One operation on a running twin, by one id: from its POST through its page and followers to the
 message and the block that its consumers are sent.
 """
 
@@ -30,9 +29,8 @@ def lines(data: Path, trace_id: str) -> list[dict[str, Any]]:
 
 
 def test_the_trace_of_an_operation(twin: Twin, data: Path, spare: Iterator[str]) -> None:
-    """
-    The log of each function has it with feed, page and delay; consumers get it if they ask for it.
-    """
+    """The log of each function has it with feed, page and delay; consumers get it if they ask for
+    it."""
     feed, trace_id = next(spare), secrets.token_hex(16)
     path, traceparent = f"{twin.url}feeds/{feed}/ops", f"00-{trace_id}-00f067aa0ba902b7-01"
     with ExitStack() as stack:

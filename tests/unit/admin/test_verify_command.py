@@ -1,5 +1,4 @@
-"""
-`tidings verify` and `tidings rebuild` of tables with a state that was broken by hand.
+"""`tidings verify` and `tidings rebuild` of tables with a state that was broken by hand.
 
 On a twin: a feed of DynamoDB is verified while producers post, a server's feed is not.
 """
@@ -165,9 +164,8 @@ def test_a_row_that_lacks_attributes_is_named_and_put_right(kept: Kept) -> None:
 
 
 def test_a_feed_at_work_is_verified_and_rebuilt(kept: Kept) -> None:
-    """
-    Producers post in the meantime: there is no false alarm, and none of their changes is undone.
-    """
+    """Producers post in the meantime: there is no false alarm, and none of their changes is
+    undone."""
     rows = kept.filled()
     ended = threading.Event()
 
@@ -209,8 +207,7 @@ def test_what_is_older_than_the_log_stays(kept: Kept) -> None:
 
 
 def test_a_log_that_is_not_the_right_one_stops_a_rebuild(kept: Kept) -> None:
-    """
-    It stops before it changes rows if pages that the state has handled are missing, or too many
+    """It stops before it changes rows if pages that the state has handled are missing, or too many
     rows are unknown.
     """
     rows = kept.filled()

@@ -35,8 +35,7 @@ class Answer:
 
 
 class Target:
-    """
-    *judge* decides the answer to each request; a request that is answered with 204 is appended
+    """*judge* decides the answer to each request; a request that is answered with 204 is appended
     once.
     """
 

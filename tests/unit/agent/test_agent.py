@@ -64,8 +64,7 @@ def _large(agent: Agent, target: Target) -> None:
 
 
 def test_O21_O22_O23_datagrams(agent: Agent, target: Target) -> None:
-    """
-    One datagram is one operation, on the port of HTTP; junk is an error and not received; a
+    """One datagram is one operation, on the port of HTTP; junk is an error and not received; a
     datagram may be as long as UDP allows.
     """
     before = agent.status()
@@ -154,8 +153,7 @@ def _receive_later(queue: Path) -> None:
 
 
 def test_O24_a_full_queue(feed: Running, tmp_path: Path) -> None:
-    """
-    While the target is away, the queue fills; later datagrams are discarded and counted, invalid
+    """While the target is away, the queue fills; later datagrams are discarded and counted, invalid
     ones as well, and posts get 503. When the target is back, the queue is sent in order.
     """
     target = feed.target
@@ -197,8 +195,7 @@ def test_W11_lost_answers(agent: Agent, target: Target) -> None:
 
 
 def test_the_same_request_after_a_kill(agent: Agent, target: Target) -> None:
-    """
-    It is killed while it waits for the answer: the next one sends the same key and content, then
+    """It is killed while it waits for the answer: the next one sends the same key and content, then
     the datagrams that came later.
     """
     target.judge = lambda request: Answer(lost=True)
@@ -269,8 +266,7 @@ def test_a_key_that_is_taken(agent: Agent, target: Target) -> None:
 def test_W25_a_wrong_setting_loses_nothing_and_is_told(
     answer: Answer, state: str, agent: Agent, target: Target
 ) -> None:
-    """
-    A wrong password, feed or address is in the status and on stderr; the operations are kept and
+    """A wrong password, feed or address is in the status and on stderr; the operations are kept and
     sent again.
     """
     target.judge = lambda request: answer
@@ -284,8 +280,7 @@ def test_W25_a_wrong_setting_loses_nothing_and_is_told(
 
 
 def test_W22_the_password_is_sent_and_shown_nowhere(feed: Running, tmp_path: Path) -> None:
-    """
-    It is sent as Basic with an empty user, and is not in /status, in the output, or in the
+    """It is sent as Basic with an empty user, and is not in /status, in the output, or in the
     receiver.
     """
     environment = {**os.environ, "TIDINGS_PASSWORD": "swordfish"}

@@ -32,8 +32,7 @@ class Door:
     async def post(
         self, body: bytes, *, gone: bool = False, encoding: str = "identity"
     ) -> list[Message]:
-        """
-        Return the messages of the answer; *gone*: the producer disconnects in the middle of its
+        """Return the messages of the answer; *gone*: the producer disconnects in the middle of its
         body.
         """
         headers = [(b"content-type", b"application/json"), (b"content-encoding", encoding.encode())]

@@ -1,5 +1,4 @@
-"""
-The agent is killed under load in front of a running feed: acknowledged operations are appended
+"""The agent is killed under load in front of a running feed: acknowledged operations are appended
 once.
 """
 

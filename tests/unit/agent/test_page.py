@@ -32,8 +32,7 @@ def test_the_agents_command_is_understood() -> None:
 
 @pytest.mark.curl
 def test_the_producers_commands_work(tmp_path: Path) -> None:
-    """
-    They run over UDP and HTTP unchanged, except for the port; the page names every field of
+    """They run over UDP and HTTP unchanged, except for the port; the page names every field of
     `/status`.
     """
     with running() as feed, Agent(feed.target.url, tmp_path) as agent:

@@ -75,9 +75,8 @@ def test_datagrams_are_framed(datagrams: list[bytes]) -> None:
 
 
 def test_O25_the_order_of_arrival_is_kept(queue: Store) -> None:
-    """
-    This holds across both inputs: checked lines wait for older datagrams that are not checked yet.
-    """
+    """This holds across both inputs: checked lines wait for older datagrams that are not checked
+    yet."""
     _lines(queue, "a")
     _datagrams(queue, operation("b"), operation("c"))
     _lines(queue, "d")
@@ -258,9 +257,8 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_refused_batch_is_divided_in_order(queue: Store) -> None:
-    """
-    It is divided down to one operation; each half has its own key, and later operations stay after
-    it.
+    """It is divided down to one operation; each half has its own key, and later operations stay
+    after it.
     """
     _lines(queue, "a", "b", "c")
     new_key = _keys()
@@ -300,8 +298,7 @@ def test_halves_stay_before_what_follows(queue: Store) -> None:
 
 
 def test_a_crash_at_any_byte(tmp_path: Path) -> None:
-    """
-    Whatever part of the last writes reached the disk, the queue opens and holds a prefix of the
+    """Whatever part of the last writes reached the disk, the queue opens and holds a prefix of the
     operations: none torn, none out of order, and the counts are right.
     """
     whole = tmp_path / "whole"
@@ -346,8 +343,7 @@ def test_nothing_is_half_done(queue: Store) -> None:
 
 
 def test_a_full_disk_refuses_and_recovers(queue: Store) -> None:
-    """
-    Operations that do not fit on the disk are refused; earlier ones stay; later there is space
+    """Operations that do not fit on the disk are refused; earlier ones stay; later there is space
     again.
     """
     _lines(queue, "a")

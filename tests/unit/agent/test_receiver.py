@@ -33,9 +33,8 @@ class Scene:
         self.thread = threading.Thread(target=self.receiver.run, args=[self.lifeline])
 
     def end(self) -> None:
-        """
-        End the receiver as the agent does; afterwards all received operations are in the queue.
-        """
+        """End the receiver as the agent does; afterwards all received operations are in the
+        queue."""
         os.close(self.held)
         self.thread.join(60)
         assert not self.thread.is_alive()

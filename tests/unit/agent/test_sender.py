@@ -50,9 +50,8 @@ def test_refused_operations_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_where_the_queue_is_by_default() -> None:
-    """
-    It is the folder for a user's own persistent files; a relative path in the variable is ignored.
-    """
+    """It is the folder for a user's own persistent files; a relative path in the variable is
+    ignored."""
     home = Path("/home/ann")
 
     assert default_folder(home, "") == Path("/home/ann/.local/state/tidings/agent")

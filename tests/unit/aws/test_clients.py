@@ -118,9 +118,8 @@ class TestLostAnswers:
             assert store.update(CONNECTION, new)
 
     def test_an_update_that_finds_another_does_not(self) -> None:
-        """
-        The stored connection belongs to another runner, whether or not the request was retried.
-        """
+        """The stored connection belongs to another runner, whether or not the request was
+        retried."""
         found = encode_connection(replace(CONNECTION, runner="other", version=1))
         refused = Answer(400, {"Item": found}, "ConditionalCheckFailedException")
         with answering(Answer(500, error="InternalServerError"), refused) as server:
@@ -205,8 +204,7 @@ class TestPuts:
         assert len(server.asked) == len(ROWS)
 
     def test_what_an_answer_that_was_lost_told_is_not_known(self) -> None:
-        """
-        The own row shows that the write succeeded, but the row that it replaced was in the lost
+        """The own row shows that the write succeeded, but the row that it replaced was in the lost
         answer.
         """
         lost = Answer(500, error="InternalServerError")

@@ -347,9 +347,8 @@ class TestKeptConnections:
         "answer", [OK, OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")]
     )
     def test_what_the_other_side_closed_is_not_sent_on(self, answer: bytes) -> None:
-        """
-        A connection that was closed between two batches, announced or not, costs no second attempt.
-        """
+        """A connection that was closed between two batches, announced or not, costs no second
+        attempt."""
         with talking(says(answer)) as server:
             sockets = ApiGatewaySockets(server.url, 20)
             for _ in range(3):

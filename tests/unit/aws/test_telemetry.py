@@ -113,9 +113,8 @@ call("", Context()), call("", Context())
 
 @pytest.mark.parametrize(("metrics", "counted"), [("all", 1), ("alarms", 0)])
 def test_a_cold_start_is_a_key_and_a_metric(metrics: str, counted: int) -> None:
-    """
-    It is written once for each environment, under Powertools' names; only some stages pay for the
-    metric.
+    """It is written once for each environment, under Powertools' names; only some stages pay for
+    the metric.
     """
     variables = {SERVICE_VARIABLE: metrics_service("dev"), "TIDINGS_METRICS": metrics, "PATH": ""}
     ran = subprocess.run(

@@ -19,8 +19,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 class Host:
-    """
-    A server whose feed `main` has a password.
+    """A server whose feed `main` has a password.
 
     *key* has the roles read, ingest and admin; *password* opens all roles, *reader* only reads.
     """

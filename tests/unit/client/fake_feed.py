@@ -1,5 +1,4 @@
-"""
-A small server on loopback that speaks docs/PROTOCOL.md, with faults to order.
+"""A small server on loopback that speaks docs/PROTOCOL.md, with faults to order.
 
 It is enough of a feed for clients: one log in memory, posts, Server-Sent Events, WebSocket,
 and the files of `console/`. It shares no code with the product but the form of event ids, and the

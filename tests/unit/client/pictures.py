@@ -1,7 +1,6 @@
-"""
-Take the pictures of the console that README shows.
+"""Take the pictures of the console that README shows.
 
-    python -m tests.unit.client.pictures
+python -m tests.unit.client.pictures
 """
 
 from __future__ import annotations

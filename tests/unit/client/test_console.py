@@ -147,8 +147,7 @@ def _packed(plain: bytes) -> str:
 
 
 def test_the_plug(server: Running, page: chromium.Page) -> None:
-    """
-    P2.3: after a disconnect and a reconnect the page has every event once, and shows how many it
+    """P2.3: after a disconnect and a reconnect the page has every event once, and shows how many it
     missed.
     """
     server.append(_file(0))
@@ -345,8 +344,7 @@ def test_a_feed_with_a_password(server: Running, page: chromium.Page) -> None:
 
 
 def test_what_the_feed_says_of_itself(server: Running, page: chromium.Page) -> None:
-    """
-    It shows the lag of the followers and the number of clients, and polls while the page is
+    """It shows the lag of the followers and the number of clients, and polls while the page is
     visible.
     """
     server.append(_file(1))

@@ -80,8 +80,7 @@ def _open(page: chromium.Page) -> None:
 
 
 def test_what_there_is_is_shown_as_text(feed: Feed, page: chromium.Page) -> None:
-    """
-    It shows followers, consumers, and parked messages with the reason; producers' text is never
+    """It shows followers, consumers, and parked messages with the reason; producers' text is never
     markup.
     """
     _open(page)

@@ -251,8 +251,7 @@ def test_a_reset_is_waited_for(server: Running, transport: Transport) -> None:
 
 
 def test_a_reset_alone_is_no_progress(server: Running, tmp_path: Path) -> None:
-    """
-    P6.3: rows that were handled after the last save may be deleted before the restart: it starts
+    """P6.3: rows that were handled after the last save may be deleted before the restart: it starts
     over.
     """
     server.append(_video(1))
@@ -326,9 +325,8 @@ def test_from_now_the_place_is_kept(server: Running, tmp_path: Path) -> None:
 
 @both
 def test_closing_ends_whoever_waits(server: Running, transport: Transport) -> None:
-    """
-    A close works at once and from any thread; a later iteration ends too, and an ack is harmless.
-    """
+    """A close works at once and from any thread; a later iteration ends too, and an ack is
+    harmless."""
     server.append(_video(1))
     consumer = Consumer(server.url, transport=transport, cursor=event_id(0))
     followings = [Following(consumer) for _ in range(3)]

@@ -329,9 +329,8 @@ def test_without_a_repository_something_is_made_up(server: Running) -> None:
 
 
 def test_what_is_made_up_could_have_happened() -> None:
-    """
-    Only living objects are changed or deleted, none is inserted twice, and there are never many.
-    """
+    """Only living objects are changed or deleted, none is inserted twice, and there are never
+    many."""
     living: set[str] = set()
     for operation in itertools.islice(invented_operations(), 2_000):
         if operation["event"] == "insert":

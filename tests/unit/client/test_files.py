@@ -157,9 +157,8 @@ def test_a_file_that_holds_no_password(tmp_path: Path, content: bytes) -> None:
 
 
 def test_where_a_command_takes_it_from(server: Running, tmp_path: Path) -> None:
-    """
-    It may come from a file, the variable or the command line; both options override the variable.
-    """
+    """It may come from a file, the variable or the command line; both options override the
+    variable."""
     (tmp_path / "password").write_text("from file\n")
     file = ("--password-file", str(tmp_path / "password"))
 

@@ -34,9 +34,8 @@ def _others(path: Path) -> bool:
 
 
 def test_a_database_and_a_backup_of_a_stopped_server(tmp_path: Path) -> None:
-    """
-    This includes the files next to an open database, and a backup before it has its final name.
-    """
+    """This includes the files next to an open database, and a backup before it has its final
+    name."""
     database = Database(tmp_path / operating.FILE)
     assert readable_by_others(tmp_path) == []
     database.close()
@@ -46,9 +45,8 @@ def test_a_database_and_a_backup_of_a_stopped_server(tmp_path: Path) -> None:
 
 
 def test_the_queue_of_an_agent(tmp_path: Path) -> None:
-    """
-    This includes its lock and the refused operations; a queue of an earlier release is restricted.
-    """
+    """This includes its lock and the refused operations; a queue of an earlier release is
+    restricted."""
     folder = tmp_path / "queue"
     with queue.lock_folder(folder):
         (folder / queue.NAME).touch(mode=0o644)

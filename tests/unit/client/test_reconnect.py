@@ -214,9 +214,8 @@ def test_no_address(url: str) -> None:
 
 
 def _losses(listen: Callable[[str], Iterator[Event | Moved]]) -> list[tuple[str, float]]:
-    """
-    Return the reason and the delay of each connection of *listen* that was lost; a refusal ends it.
-    """
+    """Return the reason and the delay of each connection of *listen* that was lost; a refusal ends
+    it."""
     losses: list[tuple[str, float]] = []
     with pytest.raises(Refused):
         list(
@@ -249,8 +248,7 @@ def test_the_backoff_starts_again_after_an_event() -> None:
 
 
 def test_a_stream_that_ends_in_its_time_is_resumed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    This is not reported, as it happens every two minutes on a stage. A stream that ends early is
+    """This is not reported, as it happens every two minutes on a stage. A stream that ends early is
     lost.
     """
     lengths_s = iter((120.0, 0.0, 120.0))

@@ -82,8 +82,7 @@ def test_8_7_a_ping_where_a_proxy_is_between(headers: dict[str, str], says: str)
 
 
 def test_8_7_a_ping_where_nothing_was_heard() -> None:
-    """
-    P8.7: it is sent an hour after the last message of the server; a pong must come within 10
+    """P8.7: it is sent an hour after the last message of the server; a pong must come within 10
     seconds.
     """
     heartbeat = Heartbeat(TIMING, 0)
@@ -115,8 +114,7 @@ def test_8_7_a_server_of_an_older_release_is_sent_pings() -> None:
 
 
 def test_8_7_the_timing_is_that_of_the_protocol() -> None:
-    """
-    P8.7: keep-alives are more frequent than the gateway's ten minutes; the silence allowed is
+    """P8.7: keep-alives are more frequent than the gateway's ten minutes; the silence allowed is
     longer than the interval of the server's cursors.
     """
     assert Timing().keep_alive_s * 1000 < 600_000
@@ -249,9 +247,8 @@ def test_what_no_feed_says(text: str) -> None:
 
 
 def test_subscriptions() -> None:
-    """
-    P8.1: an event id is sent as `resume`, any other cursor as `subscribe`; unset filters are left
-    out.
+    """P8.1: an event id is sent as `resume`, any other cursor as `subscribe`; unset filters are
+    left out.
     """
     at = "650000000000000001000000"
 

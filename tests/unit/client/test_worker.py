@@ -61,9 +61,8 @@ def test_22_4_a_worker_opens_its_stream_as_the_lease_says(api: NamedConsumers) -
 
 
 def test_T12_a_copy_is_not_taken_for_the_log(api: NamedConsumers) -> None:
-    """
-    A worker that began in the log is sent rows if its pages have been trimmed. Rows are the latest
-    operations: acknowledged, they would count as all messages.
+    """A worker that began in the log is sent rows if its pages have been trimmed. Rows are the
+    latest operations: acknowledged, they would count as all messages.
     """
     for cursor in (PLACE, OLDEST, TRIMMED):
         with leased(api, cursor) as session:

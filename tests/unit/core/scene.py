@@ -380,8 +380,7 @@ class Scene:
         return [json.loads(unpacked(message)) for message in self.sockets.sent[connection_id]]
 
     def events(self, connection_id: str) -> list[str]:
-        """
-        Return the object ids of the events sent to the connection; for events without data their
+        """Return the object ids of the events sent to the connection; for events without data their
         names.
         """
         return [

@@ -40,9 +40,8 @@ def test_what_is_above_its_limit_is_told(metric: str) -> None:
 
 
 def test_what_lingers_is_told_once_a_day() -> None:
-    """
-    It is reported once a day for each feed: the alarm ends in between, so that it can report other
-    problems.
+    """It is reported once a day for each feed: the alarm ends in between, so that it can report
+    other problems.
     """
     recording = RecordingRules()
     for feed in ("main", "other", "main"):

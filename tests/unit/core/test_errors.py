@@ -1,5 +1,4 @@
-"""
-Errors: what clients see of them.
+"""Errors: what clients see of them.
 
 Whole numbers of requests: digits, measured before they are read.
 """

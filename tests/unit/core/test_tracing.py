@@ -111,9 +111,8 @@ def test_who_is_traced(mode: str, given: str | None, kept: str) -> None:
 
 @pytest.mark.parametrize("mode", sorted({*MODES} - {OFF}))
 def test_a_process_traces_some_and_then_one_a_second(mode: str) -> None:
-    """
-    This holds for any number of requests; a quiet period restores the allowance, up to its limit.
-    """
+    """This holds for any number of requests; a quiet period restores the allowance, up to its
+    limit."""
     clock = Clock()
     choose = tracer(mode, clock).choose
 

@@ -181,8 +181,7 @@ def test_it_reads_on_if_a_read_stopped_early(scene: Scene) -> None:
 def test_many_streams_leave_time_for_others_and_may_leave_meanwhile(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, slice_: int, slice_s: float, first: int
 ) -> None:
-    """
-    They are written to in slices; a stream that leaves between two of them gets nothing more.
+    """They are written to in slices; a stream that leaves between two of them gets nothing more.
 
     A slice ends after a number of streams, or after a text that took long to build.
     """
@@ -323,8 +322,7 @@ def test_nobody_reads_for_streams_that_have_left(scene: Scene) -> None:
 def test_only_streams_that_memory_can_serve_join(
     scene: Scene, query: dict[str, str | None]
 ) -> None:
-    """
-    A stream does not join with leaves, which need reads, in a copy of the state, or without a
+    """A stream does not join with leaves, which need reads, in a copy of the state, or without a
     connection to write to.
     """
 

@@ -66,8 +66,7 @@ def test_the_same_in_the_same_order(state: Slow) -> None:
 
 
 def test_the_next_buckets_are_asked_for_at_once(state: Slow) -> None:
-    """
-    They are read in parallel with the current one, before it has been answered; at most two of
+    """They are read in parallel with the current one, before it has been answered; at most two of
     them.
     """
     copy = ReadAhead()(state)

@@ -73,9 +73,8 @@ class Losing(FolderArchive):
 
 
 def follow(folder: Path, point: str) -> None:
-    """
-    Let the tables below *folder* follow its archive, a page a batch, until *point* is reached. Then
-    this process and all that it started end by SIGKILL, and the file `fired` has the point.
+    """Let the tables below *folder* follow its archive, a page a batch, until *point* is reached.
+    Then this process and all that it started end by SIGKILL, and the file `fired` has the point.
     """
     from tests import spark_session
     from tests.unit.lake.parts import Scene

@@ -70,9 +70,8 @@ class Scene:
     def follow(
         self, columns: str = "{}", source: Source | None = None, *, gaps: bool = False
     ) -> list[Batch]:
-        """
-        Let the tables follow all that the archive, or the *source*, has now; return the batches.
-        """
+        """Let the tables follow all that the archive, or the *source*, has now; return the
+        batches."""
         self.batches = []
         tables = self.tables(columns)
         Follower(tables, source or self.source, 0, gaps, self.batches.append).run(once=True)

@@ -19,9 +19,8 @@ KINDS = ("main_history", "main_latest", "main_type_video")
 
 
 def arrow(scene: Scene, table: str) -> pa.Table:
-    """
-    Return the rows of *table* as PyIceberg reads them, with its deletes; empty if it is missing.
-    """
+    """Return the rows of *table* as PyIceberg reads them, with its deletes; empty if it is
+    missing."""
     try:
         at = warehouse.metadata_file(scene.warehouse, table)
     except FileNotFoundError:

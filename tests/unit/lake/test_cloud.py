@@ -22,9 +22,8 @@ from tidings.twin import Twin, store
 def test_one_run_does_every_feed(
     twin: Twin, scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """
-    One that is stopped fails the run, with its sentence, and holds up no other; then the archives
-    are compacted, each as far as its consumers and its table are.
+    """One that is stopped fails the run, with its sentence, and holds up no other; then the
+    archives are compacted, each as far as its consumers and its table are.
     """
     for feed in ("c1", "c2", "c3"):
         _archived(twin, scene, feed)
@@ -51,8 +50,7 @@ def test_one_run_does_every_feed(
 
 
 def test_tables_of_a_deleted_feed_are_dropped(twin: Twin, scene: Scene) -> None:
-    """
-    When its other data is removed, and not before. The tables of a feed that was created at
+    """When its other data is removed, and not before. The tables of a feed that was created at
     runtime are named by its key, so they are not those of an earlier feed of the name.
     """
     records = DynamoDBFeeds(store.tables_client(twin.dynamodb_url), store.table_name("control"))

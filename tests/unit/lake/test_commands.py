@@ -104,8 +104,7 @@ def test_a_feed_that_does_not_answer_is_no_bound(scene: Scene) -> None:
 
 
 def test_tables_follow_a_feed_and_are_asked(twin: Twin, scene: Scene) -> None:
-    """
-    The commands print a line for each batch, the lag of each table, and the result of SQL, as a
+    """The commands print a line for each batch, the lag of each table, and the result of SQL, as a
     table or as JSON. An error is one sentence.
     """
     fill(twin, "asked", 3)
@@ -147,9 +146,8 @@ def test_tables_follow_a_feed_and_are_asked(twin: Twin, scene: Scene) -> None:
 
 @pytest.mark.spark
 def test_it_follows_until_it_is_told_to_end(tmp_path: Path) -> None:
-    """
-    Ctrl-C ends it: the operations are in the tables, and Spark prints nothing. A wrong name is an
-    error.
+    """Ctrl-C ends it: the operations are in the tables, and Spark prints nothing. A wrong name is
+    an error.
     """
     table = ["--table", str(tmp_path / "lake")]
     with Server() as server, Poster(server.url) as poster:
@@ -169,8 +167,7 @@ def test_it_follows_until_it_is_told_to_end(tmp_path: Path) -> None:
 
 
 def test_only_one_process_follows_into_a_folder(twin: Twin, tmp_path: Path) -> None:
-    """
-    A second process gets an error; so do an invalid address, an invalid file of columns and a
+    """A second process gets an error; so do an invalid address, an invalid file of columns and a
     guess.
     """
     warehouse = Warehouse(str(tmp_path))
@@ -201,9 +198,8 @@ def _lags(told: str) -> dict[str, tuple[str | None, int, int]]:
 
 
 def test_a_killed_process_leaves_nothing_half(scene: Scene) -> None:
-    """
-    It is killed while it writes parts: the next run completes the work, and nothing is missing.
-    """
+    """It is killed while it writes parts: the next run completes the work, and nothing is
+    missing."""
     for number in range(PARTS):
         scene.put(kept(number + 1, line("a", data=number), line("a", data=-number)))
     scene.put(kept(PARTS + 1, line("b")))

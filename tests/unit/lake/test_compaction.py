@@ -1,5 +1,4 @@
-"""
-Compaction through the real job: the remaining entries, the merged parts, and the state after a
+"""Compaction through the real job: the remaining entries, the merged parts, and the state after a
 kill.
 """
 
@@ -34,8 +33,7 @@ AT = "2026-01-01T00:00:00Z"
 
 
 def test_T17_the_last_part_and_what_is_above_the_bound_stay(scene: Scene) -> None:
-    """
-    An archive with no part or one part is not compacted, and later parts are kept; nor is a part
+    """An archive with no part or one part is not compacted, and later parts are kept; nor is a part
     that extends above the bound.
     """
     none = scene.compact()
@@ -66,9 +64,8 @@ def test_T17_the_last_part_and_what_is_above_the_bound_stay(scene: Scene) -> Non
 def test_T19_T21_each_object_keeps_its_last_operation_and_each_page_its_place(
     scene: Scene,
 ) -> None:
-    """
-    Deletes and changes are kept, entries keep their slots, and a cursor at any page can be resumed,
-    even if its own entry was removed.
+    """Deletes and changes are kept, entries keep their slots, and a cursor at any page can be
+    resumed, even if its own entry was removed.
     """
     change = line_of(Change("1", ("t",)), name="c", now_ms=NOW)
     scene.put(kept(1, line("a"), line("b"), change), kept(2, line("a")))
@@ -196,8 +193,7 @@ CALLS = ("before put", "after put", "before remove", "after remove")
 def test_killed_at_every_step_nothing_is_missing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Runs are killed at one step after the other: parts and history together have every operation,
+    """Runs are killed at one step after the other: parts and history together have every operation,
     the fold of the parts stays the same, and every page is found.
     """
     monkeypatch.setattr(limits, "ARCHIVE_PART_BYTES", 4 * PAGE_BYTES + 1_000)

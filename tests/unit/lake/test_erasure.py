@@ -76,8 +76,7 @@ def _rows(tables: FeedTables, type: str) -> list[tuple[Any, ...]]:
 
 
 def test_an_erased_object_is_in_no_file(scene: Scene) -> None:
-    """
-    `history` has the entries of a log after the eraser, `latest` and the tables of types have
+    """`history` has the entries of a log after the eraser, `latest` and the tables of types have
     neither the object nor the parent, also a table of a type that has no columns any more. Other
     rows, the position and the results of other engines stay right.
     """
@@ -113,8 +112,7 @@ def test_an_erased_object_is_in_no_file(scene: Scene) -> None:
 
 
 def test_an_object_that_lives_on_loses_only_what_was_before(scene: Scene) -> None:
-    """
-    The page of the entry repeats the latest operation, which is then the object's row. A second
+    """The page of the entry repeats the latest operation, which is then the object's row. A second
     erasure in the same batch has its own objects.
     """
     pages = _pages()

@@ -30,8 +30,7 @@ class Died(Exception):
 
 
 def test_the_tables_are_where_the_log_is(scene: Scene) -> None:
-    """
-    The tables have every operation once, the fold, with tombstones for deleted objects, and the
+    """The tables have every operation once, the fold, with tombstones for deleted objects, and the
     position after the last page, even if that page is empty. A run without new pages commits
     nothing; the next run continues.
     """
@@ -133,9 +132,8 @@ def test_older_operations_never_replace_newer_ones(scene: Scene) -> None:
 
 
 def test_of_two_runs_one_is_refused(scene: Scene) -> None:
-    """
-    Both read the same pages; the second one to commit adds nothing, and its error says what to do.
-    """
+    """Both read the same pages; the second one to commit adds nothing, and its error says what to
+    do."""
     scene.put(kept(1, line("a")))
     scene.follow()
     one, other = scene.tables(), scene.tables()
@@ -164,9 +162,8 @@ STEPS = ("history", "latest", "video")
 def test_died_at_any_commit_the_next_run_ends_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
-    """
-    The run is killed before or after each of a batch's three commits: nothing is lost, doubled or
-    stale, and the tables agree again as soon as another run begins.
+    """The run is killed before or after each of a batch's three commits: nothing is lost, doubled
+    or stale, and the tables agree again as soon as another run begins.
     """
     for number, step in enumerate(STEPS):
         first = 2 * number + 1
@@ -230,9 +227,9 @@ def test_what_compaction_left_is_taken_if_that_is_said(scene: Scene) -> None:
 
 
 def test_what_the_log_lost_is_made_up_for_by_the_state(twin: Twin, scene: Scene) -> None:
-    """
-    A feed with a log that does not begin with page 1 is copied first. If the tables fell behind the
-    log, the run stops; with --allow-gaps `latest` is replaced by the state, including deletions.
+    """A feed with a log that does not begin with page 1 is copied first. If the tables fell behind
+    the log, the run stops; with --allow-gaps `latest` is replaced by the state, including
+    deletions.
     """
     scene.feed = "gaps"
     source = Source({"feed": scene.feed, "endpoint": twin.dynamodb_url})
@@ -256,8 +253,7 @@ def test_what_the_log_lost_is_made_up_for_by_the_state(twin: Twin, scene: Scene)
 
 
 def test_tables_of_another_feed_are_not_followed(scene: Scene) -> None:
-    """
-    Their position is after the feed's end, or the feed committed that page at another time: the
+    """Their position is after the feed's end, or the feed committed that page at another time: the
     feed was restored, or the address is wrong.
     """
     scene.put(kept(1, line("a")), kept(2, line("a")))

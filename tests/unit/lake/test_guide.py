@@ -36,9 +36,8 @@ def server() -> Iterator[Server]:
 def test_the_guide_leads_from_nothing_to_a_query(
     server: Server, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    The commands of the page work one after the other in one folder, and so does its Python code.
-    """
+    """The commands of the page work one after the other in one folder, and so does its Python
+    code."""
     monkeypatch.chdir(scene.folder)
     blocks = "".join(_fenced("sh"))
     for name, text in _HERE.findall(blocks):

@@ -29,10 +29,9 @@ EXACT = ["0.1", "0.30000000000000004", "1.50", "1e22", "12345678901234567890.5"]
 
 
 def test_no_key_stops_a_table(scene: Scene) -> None:
-    """
-    Each strange key is in its own object, and all are in one object; another object has 2,000 keys,
-    more than a table has columns. Every object is in the table, its column has its value if it has
-    one, and `data` has all of it if not. Later values and deletes reach the table as well.
+    """Each strange key is in its own object, and all are in one object; another object has 2,000
+    keys, more than a table has columns. Every object is in the table, its column has its value if
+    it has one, and `data` has all of it if not. Later values and deletes reach the table as well.
     """
     data = {str(at): {key: at} for at, key in enumerate([*KEYS, LONG])}
     data["all"] = {key: 1 for key in KEYS}
@@ -55,8 +54,7 @@ def test_no_key_stops_a_table(scene: Scene) -> None:
 
 
 def test_values_that_change_their_type(scene: Scene) -> None:
-    """
-    A number that becomes a text and a number again, an object that becomes a number, arrays of
+    """A number that becomes a text and a number again, an object that becomes a number, arrays of
     mixed types: the column has what fits it, and `data` the rest, with the digits of each number.
     """
     first = {"n": 1, "o": {"p": 1}, "a": [1, 2], "d": 0.5, "w": 0.5, "b": True, "x": None}
@@ -120,8 +118,7 @@ def test_times_outside_the_years_1_to_9999(scene: Scene) -> None:
 
 
 def test_a_type_whose_table_fails_leaves_the_others(scene: Scene) -> None:
-    """
-    It is reported with its reason and counted in no place: the next run continues there, in the
+    """It is reported with its reason and counted in no place: the next run continues there, in the
     order of the log. The other tables are complete.
     """
     both = '{"video": {"n": "bigint"}, "user": {"n": "bigint"}}'
@@ -148,8 +145,7 @@ def test_a_type_whose_table_fails_leaves_the_others(scene: Scene) -> None:
 
 
 def test_types_with_any_name_are_asked(scene: Scene) -> None:
-    """
-    Each type has a view of its name; if that is the name of another view, it has the name of its
+    """Each type has a view of its name; if that is the name of another view, it has the name of its
     table.
     """
     names = ["a`b", "a.b", "history", "select"]

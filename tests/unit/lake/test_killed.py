@@ -18,8 +18,7 @@ COLD_S = 240.0  # until Spark has started and done two batches, on a busy machin
 
 
 def test_killed_at_every_step_nothing_is_lost_doubled_or_stale(scene: Scene) -> None:
-    """
-    It is killed while a table's files are written, between two tables, and before and after the
+    """It is killed while a table's files are written, between two tables, and before and after the
     checkpoint. Each time the tables have a prefix of the log, and the next run continues to its
     end.
     """

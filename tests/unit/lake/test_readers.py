@@ -23,8 +23,7 @@ VIDEOS = "SELECT id, n, title, year(published), stats.likes, rating, data FROM t
 
 
 def test_engines_agree_with_the_feed(scene: Scene) -> None:
-    """
-    Objects are inserted, changed and deleted: before and after maintenance each engine reads the
+    """Objects are inserted, changed and deleted: before and after maintenance each engine reads the
     same rows, and the columns of a type without parsing JSON.
     """
     for number in range(1, 4):
@@ -65,8 +64,7 @@ def test_engines_agree_with_the_feed(scene: Scene) -> None:
 
 
 def test_columns_of_a_type(scene: Scene) -> None:
-    """
-    A value goes into its column if it has the column's type. Data are kept as a whole if the
+    """A value goes into its column if it has the column's type. Data are kept as a whole if the
     columns do not have all of it: a wrong value, a key without a column, or no object at all.
     """
     fits = {"n": 1, "title": "x", "published": "2026-01-02T03:04:05Z", "stats": {"likes": 3}}

@@ -65,8 +65,7 @@ def receiving(status: int = HTTPStatus.CREATED) -> Iterator[Receiver]:
 
 
 def checked(event: Mapping[str, Any]) -> event_v2.RunEvent:
-    """
-    Return *event* in the classes of the client.
+    """Return *event* in the classes of the client.
 
     Raises:
         TypeError, ValueError, KeyError: it lacks a field, or has an unknown one.

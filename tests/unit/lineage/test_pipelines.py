@@ -1,6 +1,5 @@
-"""
-The lineage events of a pipeline: each store and each reader is a job, and no name has a secret.
-"""
+"""The lineage events of a pipeline: each store and each reader is a job, and no name has a
+secret."""
 
 from __future__ import annotations
 

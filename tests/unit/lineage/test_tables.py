@@ -82,9 +82,8 @@ def test_one_that_is_stopped_fails(scene: Scene, receiver: Receiver) -> None:
 
 
 def _end(server: Server) -> int:
-    """
-    Return the last page that a reader over HTTP sees: the status of a server may be a second old.
-    """
+    """Return the last page that a reader over HTTP sees: the status of a server may be a second
+    old."""
     return int(httpx.get(f"{server.url}status").json()["head"])
 
 

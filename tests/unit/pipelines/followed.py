@@ -20,8 +20,7 @@ def known(kind: str) -> Digests:
 
 
 class Followed:
-    """
-    The objects by id that result from the operations of *make*'s reader, and its position.
+    """The objects by id that result from the operations of *make*'s reader, and its position.
 
     Both are stored as JSON, as a feed does, so that a reader can be made again and resume.
     """

@@ -37,8 +37,7 @@ PATIENCE_S = 180.0
 
 
 class RealStore(NamedTuple):
-    """
-    A real store with the name *name*.
+    """A real store with the name *name*.
 
     *text* creates it in a pipeline's file; *objects* returns its objects by id. *start* avoids a
     copy for a store that is not notified when a copy starts over.
@@ -57,9 +56,8 @@ def daemon(
     answers: Callable[[], object],
     environment: Mapping[str, str] = os.environ,
 ) -> Iterator[None]:
-    """
-    Run a server and its children until the block ends; it is up when *answers* raises nothing.
-    """
+    """Run a server and its children until the block ends; it is up when *answers* raises
+    nothing."""
     with (
         log.open("wb") as output,
         subprocess.Popen(
@@ -304,8 +302,7 @@ class Main extends MemoryBackend {
 
 @contextmanager
 def running_mongodb(folder: Path) -> Iterator[str]:
-    """
-    Yield the address of an empty database of a server that speaks MongoDB's protocol, in memory.
+    """Yield the address of an empty database of a server that speaks MongoDB's protocol, in memory.
 
     It has neither replica sets nor transactions, and keeps no rules and no TTL. Our start-up code
     adds the time and the sessions of a replica set, which the change source needs.

@@ -80,8 +80,7 @@ def missing_elasticsearch() -> str:
 
 @contextmanager
 def running_elasticsearch(folder: Path) -> Iterator[str]:
-    """
-    Yield the address of an empty Elasticsearch: its server unchanged, without the modules that
+    """Yield the address of an empty Elasticsearch: its server unchanged, without the modules that
     Maven lacks.
     """
     main, module, port = folder / "Main.java", folder / "modules" / "http", free_port()

@@ -100,8 +100,7 @@ def test_a_fifo_queue_keeps_the_order_of_an_object_and_drops_repeats() -> None:
 
 
 def test_objects_of_a_copy_share_an_id_and_none_is_dropped() -> None:
-    """
-    The same holds for an object of another feed with the same id, and for one that left and came
+    """The same holds for an object of another feed with the same id, and for one that left and came
     back.
     """
     url = queue()
@@ -196,8 +195,7 @@ def test_what_is_no_json_is_told_by_its_place() -> None:
 
 
 def failing_sqs(stub: Stubber, calls: list[list[tuple[int, str, bool]]]) -> Sqs:
-    """
-    Return a store whose calls fail for these entries: position, code, whether the sender is at
+    """Return a store whose calls fail for these entries: position, code, whether the sender is at
     fault.
     """
     count = 4

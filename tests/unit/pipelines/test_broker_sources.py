@@ -45,8 +45,7 @@ pipeline.save("out", Call(lambda batch: None))
 
 
 class Broker(NamedTuple):
-    """
-    *text* is its source in a pipeline's file; *send* has it keep objects in their order, and
+    """*text* is its source in a pipeline's file; *send* has it keep objects in their order, and
     *left* says how many of their messages a reader that was stopped has not acknowledged.
     """
 
@@ -285,9 +284,8 @@ def test_messages_without_an_id_come_again(queue: Queue) -> None:
 
 
 def test_what_is_no_message_ends_the_reader_or_is_rejected(queue: Queue) -> None:
-    """
-    The messages before it are read; with a dead letter exchange a rejected message goes there.
-    """
+    """The messages before it are read; with a dead letter exchange a rejected message goes
+    there."""
     queue.make("dead")
     queue.send(*numbered(0), {"id": "", "n": 0}, *numbered(1), {"id": "", "n": 2})
     reader = queue.reader()

@@ -85,9 +85,8 @@ POSTGRES = {
 
 
 def test_types_of_postgresql(table: Database) -> None:
-    """
-    Each type has ordinary values, the ends of its range, and values that Python cannot represent.
-    """
+    """Each type has ordinary values, the ends of its range, and values that Python cannot
+    represent."""
     table.do(
         "DROP TYPE IF EXISTS mood, pair, floats",
         "DROP DOMAIN IF EXISTS domained, words",
@@ -225,9 +224,8 @@ def connection(mariadb_url: str) -> Iterator[pymysql.Connection[Any]]:
 
 
 def test_types_of_mariadb(connection: pymysql.Connection[Any], mariadb_url: str) -> None:
-    """
-    Each type has ordinary values, the ends of its range, and values that Python cannot represent.
-    """
+    """Each type has ordinary values, the ends of its range, and values that Python cannot
+    represent."""
     names = {kind: f"c{at}" for at, kind in enumerate(MYSQL)}
     cursor = connection.cursor()
     cursor.execute("SET sql_mode = '', time_zone = '+00:00'")

@@ -165,8 +165,8 @@ def post_all(pipe: Pipe, *operations: dict[str, Any]) -> None:
 
 @contextmanager
 def copying(pipe: Pipe, sink: Any, during: Callable[[int], Any]) -> Iterator[Progress]:
-    """
-    Copy 13 videos, 13 films that become movies, and 13 objects that are left out, in batches of 5.
+    """Copy 13 videos, 13 films that become movies, and 13 objects that are left out, in batches of
+    5.
 
     Call *during* with the number of each message. At the end, open the store to be counted.
     """

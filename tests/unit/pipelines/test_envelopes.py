@@ -129,8 +129,7 @@ def test_rows_of_debezium() -> None:
 
 
 def test_what_debezium_itself_wrote() -> None:
-    """
-    Its connector 3.0.8 of a PostgreSQL: a table that was copied, then changed, keys among it.
+    """Its connector 3.0.8 of a PostgreSQL: a table that was copied, then changed, keys among it.
 
     With tombstones; by a line the key and the value of a message.
     """

@@ -87,8 +87,7 @@ def test_topics_by_type(kafka_servers: str) -> None:
 
 
 def test_what_is_too_large(kafka_servers: str) -> None:
-    """
-    A message above the client's limit is reported by its index; a refusal by a topic fails the
+    """A message above the client's limit is reported by its index; a refusal by a topic fails the
     whole batch.
     """
     topic = make_topic(kafka_servers, "small", settings={"max.message.bytes": "5000"})

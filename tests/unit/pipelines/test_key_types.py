@@ -197,8 +197,7 @@ random = settings(
 def check_keys(
     table: Database, kinds: Mapping[str, Values], data: st.DataObject, once: str
 ) -> None:
-    """
-    Copy random rows in several pages, change all columns, change one, and delete the rows.
+    """Copy random rows in several pages, change all columns, change one, and delete the rows.
 
     *once* ends an INSERT so that it leaves out rows with an existing key.
     """

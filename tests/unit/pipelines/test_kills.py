@@ -67,8 +67,7 @@ TABLE_CHANGES = (
 
 @dataclass
 class Subject:
-    """
-    A table or collection, and what its owner does to it.
+    """A table or collection, and what its owner does to it.
 
     *text* is the source in the file of a pipeline. *make* creates the table again with a number of
     rows. *change* changes rows, and sometimes the table; *insert* inserts a row.
@@ -88,8 +87,7 @@ def of_sql(
     numbers: str,
     columns: str,
 ) -> Subject:
-    """
-    Return a subject for SQL: *numbers* selects 1 to N, and *columns* the names of the table's
+    """Return a subject for SQL: *numbers* selects 1 to N, and *columns* the names of the table's
     columns.
     """
     n = iter(range(10_000_000, 20_000_000))

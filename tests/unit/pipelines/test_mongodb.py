@@ -26,9 +26,8 @@ def names(url: str, collection: str) -> set[str]:
 
 
 def test_objects_become_documents(mongodb_url: str) -> None:
-    """
-    The batch inserts, updates and deletes, also an unknown object; a repeat of it changes nothing.
-    """
+    """The batch inserts, updates and deletes, also an unknown object; a repeat of it changes
+    nothing."""
     sink = opened(mongodb_url, "made")
     batch = [video("insert", "a", 1, 1), video("insert", "b", 2), video("update", "a", 3, 2)]
     batch += [video("delete", "b", 4), video("leave", "never", 5)]
@@ -51,9 +50,8 @@ def test_objects_become_documents(mongodb_url: str) -> None:
 
 
 def test_what_comes_too_late_changes_nothing(mongodb_url: str) -> None:
-    """
-    An older version from any worker replaces neither a changed object nor a deleted one; the rest
-    is written.
+    """An older version from any worker replaces neither a changed object nor a deleted one; the
+    rest is written.
     """
     sink = opened(mongodb_url, "late")
     sink.write([video("insert", "a", 5, "new"), video("delete", "b", 6)], 1)
@@ -103,9 +101,8 @@ def test_what_is_no_document_is_told_by_its_place(
 
 
 def test_what_an_index_of_the_owner_refuses(mongodb_url: str) -> None:
-    """
-    It fails the batch, and alone the document is identified; it does not count as an older version.
-    """
+    """It fails the batch, and alone the document is identified; it does not count as an older
+    version."""
     with MongoClient[Any](mongodb_url) as client:
         client.get_default_database()["unique"].create_index("ts", unique=True)
     sink = opened(mongodb_url, "unique")
@@ -120,9 +117,8 @@ def test_what_an_index_of_the_owner_refuses(mongodb_url: str) -> None:
 
 
 def test_what_mongodb_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    It needs an address with a database and a simple name; no secret is shown; an unreachable server
-    is an early error.
+    """It needs an address with a database and a simple name; no secret is shown; an unreachable
+    server is an early error.
     """
     for address in ("host/base", "http://host/base", "mongodb://host"):
         with pytest.raises(WrongPipeline, match="url must be mongodb://user"):

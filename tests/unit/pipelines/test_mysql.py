@@ -24,9 +24,8 @@ def opened(url: str, table: str) -> MySQL:
 
 
 def test_objects_become_rows(mariadb_url: str) -> None:
-    """
-    The batch inserts, updates and deletes, also an unknown object; a repeat of it changes nothing.
-    """
+    """The batch inserts, updates and deletes, also an unknown object; a repeat of it changes
+    nothing."""
     sink = opened(mariadb_url, "made")
     batch = [message("insert", "a", 1), message("insert", "b", 1)]
     batch += [message("update", "a", "\u00e4\U0001f600"), message("delete", "b")]

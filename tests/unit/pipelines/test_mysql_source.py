@@ -24,9 +24,8 @@ class Database:
         self.connection = pymysql.connect(**server_of(url)[0])
 
     def do(self, *statements: str) -> list[tuple[Any, ...]]:
-        """
-        Run the statements, several of them in one transaction; return the result of the last one.
-        """
+        """Run the statements, several of them in one transaction; return the result of the last
+        one."""
         with self.connection.cursor() as cursor:
             if len(statements) > 1:
                 self.connection.begin()
@@ -141,8 +140,7 @@ def test_a_large_transaction_comes_in_batches(database: Database) -> None:
 def test_a_log_of_other_tables_holds_up_no_end(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    With any traffic on other tables the reader returns at intervals, without a heartbeat in
+    """With any traffic on other tables the reader returns at intervals, without a heartbeat in
     between.
     """
     monkeypatch.setattr(mysql, "LOOK_S", 0)
@@ -182,9 +180,8 @@ def test_keys_of_several_columns(database: Database) -> None:
 
 
 def test_a_row_that_is_locked_is_waited_for(database: Database) -> None:
-    """
-    The log has a transaction before others see it: the values from before it must not be read.
-    """
+    """The log has a transaction before others see it: the values from before it must not be
+    read."""
     database.do("INSERT INTO {t} VALUES (1, 'old')")
     batches, found = opened(database.reader()), list[dict[str, Any]]()
     with pymysql.connect(**server_of(database.url)[0]) as other:
@@ -199,9 +196,8 @@ def test_a_row_that_is_locked_is_waited_for(database: Database) -> None:
 
 
 def test_a_log_that_is_gone_is_begun_anew(database: Database) -> None:
-    """
-    It starts with a copy; so does the log of another server. The position says when an old file is
-    no longer needed.
+    """It starts with a copy; so does the log of another server. The position says when an old file
+    is no longer needed.
     """
     batches = followed(database)
     database.do("INSERT INTO {t} VALUES (1, 'a')")
@@ -219,8 +215,7 @@ def test_a_log_that_is_gone_is_begun_anew(database: Database) -> None:
 
 
 def purged(database: Database, file: str) -> bool:
-    """
-    Return True once *file* is the oldest log: a log in use stays, and a reader's end is noticed
+    """Return True once *file* is the oldest log: a log in use stays, and a reader's end is noticed
     later.
     """
     database.do(f"PURGE BINARY LOGS TO '{file}'")
@@ -228,9 +223,8 @@ def purged(database: Database, file: str) -> bool:
 
 
 def test_what_a_table_of_mysql_needs(database: Database) -> None:
-    """
-    It needs valid names, and a log with column names; without them a table can only be copied.
-    """
+    """It needs valid names, and a log with column names; without them a table can only be
+    copied."""
     for table, key in (("a b", "id"), ("a", "b`"), ("", "id")):
         with pytest.raises(WrongPipeline, match="must be a table or column name"):
             MySQLTable(database.url, table, key=key)

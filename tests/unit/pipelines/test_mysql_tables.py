@@ -417,9 +417,8 @@ def test_columns_that_are_altered(table: Database, statement: str) -> None:
 
 
 def test_rows_that_a_foreign_key_changes(table: Database) -> None:
-    """
-    The change comes from a table two keys away, and the log contains only the change of that table.
-    """
+    """The change comes from a table two keys away, and the log contains only the change of that
+    table."""
     table.do(
         "CREATE TABLE {t}_a (id int PRIMARY KEY, v int)",
         "CREATE TABLE {t}_b (id int PRIMARY KEY, a int REFERENCES {t}_a (id) ON DELETE CASCADE)",
@@ -447,9 +446,8 @@ def test_a_log_that_is_gone_deletes_what_went_with_it(table: Database) -> None:
 
 @pytest.mark.parametrize("later", ["new", "of another length"])
 def test_a_log_that_was_begun_anew_is_another_one(table: Database, later: str) -> None:
-    """
-    RESET MASTER and a restored server use the name of its file again; with rows of one length, the
-    old position is one of the new log.
+    """RESET MASTER and a restored server use the name of its file again; with rows of one length,
+    the old position is one of the new log.
     """
     table.do("CREATE TABLE {t} (id int PRIMARY KEY, v char(20))", "RESET MASTER")
     for n in range(10, 20):
@@ -467,9 +465,8 @@ def test_a_log_that_was_begun_anew_is_another_one(table: Database, later: str) -
 @pytest.mark.parametrize("mode", ["complete", "copy"])
 @pytest.mark.parametrize("count", [0, 11, 40])
 def test_a_log_that_was_begun_again(table: Database, count: int, mode: str) -> None:
-    """
-    The reader copies the table again, whether or not the new log has an event at the old position.
-    """
+    """The reader copies the table again, whether or not the new log has an event at the old
+    position."""
     table.do("CREATE TABLE {t} (id int PRIMARY KEY, v char(20))", "RESET MASTER")
     insert = "INSERT INTO {t} VALUES ({}, 'v')"
     for number in range(10):

@@ -47,8 +47,7 @@ OTHERS = (Owner("p.t", FEED), Owner("p.s", "other"))
 
 
 class Kind(NamedTuple):
-    """
-    A kind of target. *fixture* is the name of the fixture with its address.
+    """A kind of target. *fixture* is the name of the fixture with its address.
 
     *fill* writes rows of another program, *rows* returns their number, *unmark* removes what
     an earlier release would not have written, and *again* replaces the target by one of another
@@ -303,9 +302,8 @@ def is_folder(kind: Kind) -> bool:
 
 
 def test_data_of_an_unknown_origin_are_refused_until_they_are_adopted(kind: Kind, url: str) -> None:
-    """
-    The message names target, number and remedy; another number adopts nothing; adoption is once.
-    """
+    """The message names target, number and remedy; another number adopts nothing; adoption is
+    once."""
     kind.fill(url, "theirs", 4)
     sink = kind.sink(url, "theirs")
     sink.assign(OURS)
@@ -359,9 +357,8 @@ def test_a_target_that_was_made_again_by_others_is_not_ours(kind: Kind, url: str
 
 
 def test_a_target_that_lost_what_was_written_is_not_continued(kind: Kind, url: str) -> None:
-    """
-    The consumer has acknowledged a copy, so an empty target without a mark was dropped, restored or
-    replaced. A new copy fills it; a folder may be emptied by its user.
+    """The consumer has acknowledged a copy, so an empty target without a mark was dropped, restored
+    or replaced. A new copy fills it; a folder may be emptied by its user.
     """
     known = Owner("p.s", FEED, is_known=True, is_copied=True)
     if is_folder(kind):
@@ -410,9 +407,8 @@ def test_a_store_that_was_put_back_to_its_beginning_is_copied_again(
 def test_a_target_that_was_restored_with_its_mark_is_copied_again(
     kind: Kind, url: str, pipe: Pipe
 ) -> None:
-    """
-    It has fewer batches than the feed. Messages that a function omits do not count as missing.
-    """
+    """It has fewer batches than the feed. Messages that a function omits do not count as
+    missing."""
     name, restore = f"restored{pipe.feed}", list[Callable[[], object]]()
 
     def run(*steps: str | None) -> Progress:
@@ -515,9 +511,8 @@ def test_a_role_that_may_not_comment_is_protected_by_a_row(database: str) -> Non
 
 
 def test_a_pattern_of_indices_is_no_deletion(opensearch: str) -> None:
-    """
-    Only marked indices are emptied; if the index of an object has other documents, the store stops.
-    """
+    """Only marked indices are emptied; if the index of an object has other documents, the store
+    stops."""
     _fill_index(opensearch, "t-customers", 2)
     _fill_index(opensearch, "u-customers", 2)
     with opened(Search(opensearch, "{namespace}"), OURS) as store:
@@ -553,9 +548,8 @@ def test_an_index_of_another_program_is_not_taken_for_one_of_an_earlier_release(
 
 
 def test_a_pipeline_says_what_a_start_would_do(pipe: Pipe, tmp_path: Path) -> None:
-    """
-    A refused store fails at once, and its consumer is not registered: its position would be taken
-    for evidence by the next start.
+    """A refused store fails at once, and its consumer is not registered: its position would be
+    taken for evidence by the next start.
     """
     file = tmp_path / "pipeline.py"
     file.write_text(

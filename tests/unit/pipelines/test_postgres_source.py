@@ -229,9 +229,8 @@ def test_a_table_that_is_missing_for_a_while(table: Database) -> None:
     ],
 )
 def test_columns_that_are_altered(table: Database, statement: str) -> None:
-    """
-    Each object equals the query of its row, although the log has no row changes for an alteration.
-    """
+    """Each object equals the query of its row, although the log has no row changes for an
+    alteration."""
     table.do(*PLAIN, "INSERT INTO {t} VALUES (2, 'two')")
     followed = table.follow().until_ids("1", "2")
     table.do("UPDATE {t} SET id = 3 WHERE id = 2", statement, "INSERT INTO {t} (id) VALUES (4)")
@@ -242,9 +241,8 @@ def test_columns_that_are_altered(table: Database, statement: str) -> None:
 
 @pytest.mark.parametrize("restarts", [True, False])
 def test_a_slot_that_is_lost(table: Database, restarts: bool) -> None:
-    """
-    The reader copies again, and deletes the objects of rows that were deleted in the meantime.
-    """
+    """The reader copies again, and deletes the objects of rows that were deleted in the
+    meantime."""
     table.do(*PLAIN)
     followed = table.follow().until_ids("1")
     followed.close()

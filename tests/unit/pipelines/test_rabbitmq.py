@@ -57,9 +57,8 @@ def opened(url: str, key: str, **options: Any) -> RabbitMQ:
 
 
 def test_a_queue_has_the_messages_in_their_order(broker: Broker) -> None:
-    """
-    They are persistent, with headers to sort and compare by; a repeated message has the same id.
-    """
+    """They are persistent, with headers to sort and compare by; a repeated message has the same
+    id."""
     sink = opened(broker.url, broker.queue("ordered"))
     batch = [message(name, page) for page, name in enumerate("aba" * 40)]
     sink.write([RESET], 1)
@@ -85,9 +84,8 @@ def test_a_queue_has_the_messages_in_their_order(broker: Broker) -> None:
 
 
 def test_an_exchange_routes_by_type(broker: Broker) -> None:
-    """
-    The error for a type without a bound queue has its index; the messages before it are written.
-    """
+    """The error for a type without a bound queue has its index; the messages before it are
+    written."""
     broker.channel.exchange_declare("objects", "topic", durable=True)
     broker.channel.queue_bind(broker.queue("videos"), "objects", "feed.video")
     sink = opened(broker.url, "feed.{namespace}", exchange="objects")
@@ -141,9 +139,8 @@ def test_what_json_cannot_hold_is_told_by_its_place(broker: Broker) -> None:
 
 
 def test_what_rabbitmq_needs(rabbitmq_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """
-    It needs an address and a key; a missing queue is an error at once, and no secret is shown.
-    """
+    """It needs an address and a key; a missing queue is an error at once, and no secret is
+    shown."""
     for address in ("host", "http://host", "amqp://", "amqp://host?heartbeat=x"):
         with pytest.raises(WrongPipeline, match="url must be amqp://"):
             RabbitMQ(address)

@@ -52,9 +52,8 @@ def written(path: Path, *names: str) -> str:
 
 @pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
 def test_T23_a_file_goes_on_where_it_was_left(tmp_path: Path, name: str) -> None:
-    """
-    It is read in batches, each with the reader's position; a file that was read completely is not
-    read again.
+    """It is read in batches, each with the reader's position; a file that was read completely is
+    not read again.
     """
     names = [f"{number:04}" for number in range(BATCH + 20)]
     path = written(tmp_path / name, *names)
@@ -209,9 +208,8 @@ def test_a_rotated_file_is_read_to_its_end(
     pattern: str,
     stopped: bool,
 ) -> None:
-    """
-    The lines of the old file come first. A file that cannot be found after a stop is reported.
-    """
+    """The lines of the old file come first. A file that cannot be found after a stop is
+    reported."""
     monkeypatch.setattr(files, "LOOK_S", 0)
     path, made = tmp_path / "a.log", lambda: Files(tmp_path / pattern, type="video", follow=True)
     written(path, "0", "1")
@@ -254,9 +252,8 @@ def test_files_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_pipeline_of_files_ends(pipe: Pipe, tmp_path: Path) -> None:
-    """
-    It ends when the files are read and every store has them; a reader's position is not a message.
-    """
+    """It ends when the files are read and every store has them; a reader's position is not a
+    message."""
     written(tmp_path / "in.json", "a", "b")
     heard: list[Message] = []
 

@@ -23,9 +23,8 @@ def opened(url: str, key: str) -> Redis:
 
 
 def test_objects_become_fields(redis_url: str) -> None:
-    """
-    The batch inserts, updates and deletes, also an unknown object; a repeat of it changes nothing.
-    """
+    """The batch inserts, updates and deletes, also an unknown object; a repeat of it changes
+    nothing."""
     sink = opened(redis_url, "made")
     batch = [message("insert", "a", 1), message("insert", "\u00e4", 1), message("update", "a", 2)]
     batch += [message("delete", "\u00e4"), message("leave", "never")]
@@ -89,9 +88,8 @@ def test_what_json_cannot_hold_is_told_by_its_place(redis_url: str) -> None:
 
 
 def test_what_redis_needs() -> None:
-    """
-    It needs an address and a key; no secret is shown; an unreachable server is an error at once.
-    """
+    """It needs an address and a key; no secret is shown; an unreachable server is an error at
+    once."""
     for address in ("localhost:6379", "http://host", "redis://"):
         with pytest.raises(WrongPipeline, match="url must begin with redis or rediss or unix"):
             Redis(address)

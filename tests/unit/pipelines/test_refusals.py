@@ -160,9 +160,8 @@ class Refusing(Call):
 def test_what_passes_is_repeated_with_the_lease_and_the_same_messages(
     pipe: Pipe, quick: None, tmp_path: Path
 ) -> None:
-    """
-    Nothing is parked or counted as a failure, the functions run once for each message, and readers
-    and other stores continue.
+    """Nothing is parked or counted as a failure, the functions run once for each message, and
+    readers and other stores continue.
     """
 
     def double(message: Message) -> Message:

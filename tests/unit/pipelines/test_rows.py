@@ -185,9 +185,8 @@ def feed(pipe: Pipe, rows: Rows) -> Feed:
 
 
 def test_events_are_those_of_the_rows(rows: Rows, feed: Feed, pipe: Pipe) -> None:
-    """
-    A change has the event of the database. A second copy publishes only the rows that differ from
-    their object in the feed.
+    """A change has the event of the database. A second copy publishes only the rows that differ
+    from their object in the feed.
     """
     for each in range(1, 4):
         rows.put(each, v="a")
@@ -237,9 +236,8 @@ def test_a_report_replaces_a_row_that_is_too_large(rows: Rows, feed: Feed) -> No
 def test_a_row_that_is_too_large_stops_the_reader(
     rows: Rows, feed: Feed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    The error has the table, key and column, and the check counts such rows. The row can be skipped,
-    or its column left out.
+    """The error has the table, key and column, and the check counts such rows. The row can be
+    skipped, or its column left out.
     """
     rows.put(1, v="a")
     rows.put(2, v="a", big="z" * 70_000)
@@ -277,9 +275,8 @@ def problems_of(rows: Rows, **options: Any) -> list[str]:
 def test_columns_named_like_secrets(
     rows: Rows, feed: Feed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    A new reader refuses them until the columns are named or excluded. A column that is added later
-    is withheld, with a warning, until it is named.
+    """A new reader refuses them until the columns are named or excluded. A column that is added
+    later is withheld, with a warning, until it is named.
     """
     rows.add_column("password_hash")
     rows.put(1, v="a", password_hash="x")

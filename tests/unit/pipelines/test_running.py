@@ -262,8 +262,8 @@ def run_to_the_end(
 
 
 def killed_at_any_time(pipe: Pipe, kept: Sequence[RealStore], file: Path) -> None:
-    """
-    Kill a pipeline by SIGKILL again and again while objects change: at the end nothing is missing.
+    """Kill a pipeline by SIGKILL again and again while objects change: at the end nothing is
+    missing.
 
     Some of the stores are copied again. No store reports an error, such as a wrong count.
     """
@@ -501,9 +501,8 @@ def test_into_another_feed_nothing_comes_twice(pipe: Pipe, spare: Any) -> None:
 
 
 def test_a_feed_loses_what_was_deleted_before_a_copy(pipe: Pipe, spare: Any) -> None:
-    """
-    Each copy is posted although it has the ids of an earlier one; objects of other producers stay.
-    """
+    """Each copy is posted although it has the ids of an earlier one; objects of other producers
+    stay."""
     with Pipe(int(pipe.url.rpartition(":")[2]), next(spare)) as other:
         sink = Feed(other.url, other.feed)
         sink.open("p.feed")

@@ -57,9 +57,8 @@ def documents(url: str, index: str) -> dict[str, Any]:
 
 
 def test_objects_become_documents(url: str) -> None:
-    """
-    Objects are inserted, updated and deleted, also an unknown one; a type may be part of the index.
-    """
+    """Objects are inserted, updated and deleted, also an unknown one; a type may be part of the
+    index."""
     sink = opened(url, "made-{namespace}")
     sink.write([video("insert", "a", 1, 1), video("insert", "b", 1, 1)], 1)
     sink.write([video("update", "a", 2, 2), video("delete", "b", 3)], 1)
@@ -117,8 +116,7 @@ def test_before_a_copy_the_index_is_emptied(url: str) -> None:
 
 @pytest.mark.parametrize("kept_s", [None, "90s"])
 def test_a_new_feed_fills_the_index_of_an_earlier_one(url: str, kept_s: str | None) -> None:
-    """
-    Its log has lower positions, so the index forgets the versions of earlier documents, also of
+    """Its log has lower positions, so the index forgets the versions of earlier documents, also of
     those that were just deleted.
     """
     index = f"reused-{kept_s}".lower()
@@ -221,8 +219,7 @@ def test_an_action_that_was_not_executed_is_not_written(
 
 
 def test_what_is_gone_already_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    A deletion finds nothing, or a later version is there, as after a crash that was not
+    """A deletion finds nothing, or a later version is there, as after a crash that was not
     acknowledged; a setting that a crash left over is removed.
     """
     monkeypatch.setattr(search, "FORGET_S", 0)
@@ -300,9 +297,8 @@ def test_a_key_of_an_api() -> None:
 
 
 def test_what_it_needs() -> None:
-    """
-    It needs an address and an index; no secret is shown; an unreachable server is an error at once.
-    """
+    """It needs an address and an index; no secret is shown; an unreachable server is an error at
+    once."""
     for address in ("search", "ftp://host", "https://"):
         with pytest.raises(WrongPipeline, match="url must begin with"):
             Search(address)

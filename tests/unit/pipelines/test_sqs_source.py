@@ -59,9 +59,8 @@ class Queue:
 def test_a_reader_that_ends_gives_back_what_the_feed_has_not(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    It returns them at once: otherwise a group of a FIFO queue would be blocked until they reappear.
-    """
+    """It returns them at once: otherwise a group of a FIFO queue would be blocked until they
+    reappear."""
     monkeypatch.setattr(aws, "HIDDEN_S", 300)
     queue = Queue(name)
     queue.send(*numbered(1, 2))
@@ -201,8 +200,7 @@ def test_what_is_no_message_ends_the_reader_or_stays() -> None:
     ("name", "read"), [("poison.fifo", ["1", "3"]), ("poison", ["1", "2", "3"])]
 )
 def test_what_is_beside_what_is_no_message_is_read(name: str, read: list[str]) -> None:
-    """
-    Otherwise it would be moved to the dead letters with it; later messages of its group wait for
+    """Otherwise it would be moved to the dead letters with it; later messages of its group wait for
     it.
     """
     queue = Queue(name)
@@ -225,9 +223,8 @@ def moved(queue: Queue, dead: Queue) -> bool:
 
 
 def test_killed_at_any_step_nothing_is_lost_or_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    It is killed before a batch is in the feed, after that, or during the deletes, again and again.
-    """
+    """It is killed before a batch is in the feed, after that, or during the deletes, again and
+    again."""
     monkeypatch.setattr(aws, "HIDDEN_S", 0)
     monkeypatch.setattr(aws, "FILL_S", 0)
     chance, queue = random.Random(7), Queue("killed")

@@ -86,9 +86,8 @@ CREDENTIALS = {
 
 @pytest.mark.parametrize("kind", CREDENTIALS)
 def test_P10_3_one_credential_closes_every_route(server: Server, kind: str) -> None:
-    """
-    This holds once the command that stored it has ended, and after a restart; health stays open.
-    """
+    """This holds once the command that stored it has ended, and after a restart; health stays
+    open."""
     assert ask(server, "GET", "/feeds/main/consumers").status_code == 200
     assert "subscribed" in said(server, SUBSCRIBE)
     CREDENTIALS[kind](server)
@@ -143,9 +142,8 @@ def test_P10_3_other_feeds_stay_open(tmp_path: Path) -> None:
 
 
 def test_P10_3_a_unix_socket_is_closed_unless_it_is_opened(tmp_path: Path) -> None:
-    """
-    It is for proxies with clients from anywhere; the message has the command to set a password.
-    """
+    """It is for proxies with clients from anywhere; the message has the command to set a
+    password."""
     at = tmp_path / "feed.sock"
     transport = httpx.HTTPTransport(uds=str(at))
     with Server("--unix-socket", str(at)) as closed, httpx.Client(transport=transport) as client:

@@ -19,8 +19,7 @@ def _give_up(host: Host) -> None:
 
 
 async def _play(folder: Path) -> tuple[list[str], list[str]]:
-    """
-    Return the posted ids, and those that a consumer from the beginning gets after the log is
+    """Return the posted ids, and those that a consumer from the beginning gets after the log is
     trimmed.
     """
     archive = folder / "kept"

@@ -1,5 +1,5 @@
-"""
-Each route and transport with each kind of credential, on a feed with marked objects outside of it.
+"""Each route and transport with each kind of credential, on a feed with marked objects outside of
+it.
 
 The table consists of the routes themselves, so that a new route is in it by itself.
 """

@@ -1,5 +1,4 @@
-"""
-A server that is killed at any moment: at every await of its tasks, and around every commit.
+"""A server that is killed at any moment: at every await of its tasks, and around every commit.
 
 Producers post, and consumers connect and disconnect, on one host in this process. At each moment
 the files are copied as a kill would leave them. Their contents are compared with the operations
@@ -172,8 +171,7 @@ def _compare(
     acknowledged: Sequence[Sequence[str]],
     heard: Sequence[tuple[str, Sequence[str]]],
 ) -> None:
-    """
-    Assert that the acknowledged objects are in the log once and in order, and that the received
+    """Assert that the acknowledged objects are in the log once and in order, and that the received
     ones are its prefix.
     """
     assert len(set(log)) == len(log)

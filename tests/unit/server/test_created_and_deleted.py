@@ -1,5 +1,4 @@
-"""
-The memory of a server: feeds, connections, filters, consumers, keys, webhooks, durable streams.
+"""The memory of a server: feeds, connections, filters, consumers, keys, webhooks, durable streams.
 
 After their deletion, no thread, task or file is left of them, and no object in memory names them
 except a `Newest`, which has a maximum size.
@@ -153,8 +152,7 @@ def _parts(place: str, whole: object) -> Iterator[tuple[str, object]]:
 
 
 def held() -> Counter[str]:
-    """
-    Count the threads by name, the tasks and the files that are open.
+    """Count the threads by name, the tasks and the files that are open.
 
     Leave out the threads of pools and the connections to the database, which have a maximum number.
     """

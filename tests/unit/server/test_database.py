@@ -64,8 +64,7 @@ def page(number: int, expires_ms: int = 0) -> Page:
 
 
 def test_what_was_acknowledged_outlives_a_kill(path: Path) -> None:
-    """
-    Every page for which `put` returned is there unchanged, and the head is at or after the last
+    """Every page for which `put` returned is there unchanged, and the head is at or after the last
     one.
     """
     command = [sys.executable, "-c", WRITER, str(path)]
@@ -85,9 +84,8 @@ def test_what_was_acknowledged_outlives_a_kill(path: Path) -> None:
 
 
 def test_a_second_process_is_refused(path: Path, database: Database) -> None:
-    """
-    It gets one error; the first one continues, and after its end the next one may open the file.
-    """
+    """It gets one error; the first one continues, and after its end the next one may open the
+    file."""
     with pytest.raises(CannotOpen, match="another process serves this file"):
         Database(path)
     assert SqliteLog(database).take(FEED) == 1
@@ -122,9 +120,8 @@ def test_what_is_no_file_of_ours_is_refused(path: Path, content: bytes | None, r
 
 
 def test_a_full_disk_loses_nothing(database: Database) -> None:
-    """
-    The page that does not fit is refused as a whole; earlier ones stay, and reading still works.
-    """
+    """The page that does not fit is refused as a whole; earlier ones stay, and reading still
+    works."""
     log = SqliteLog(database)
     log.put(FEED, page(1))
     with database.transaction() as sql:
@@ -206,8 +203,7 @@ def test_a_clock_that_is_ahead_for_a_while_ends_no_claim(database: Database) -> 
 
 
 def test_what_expired_is_deleted(database: Database) -> None:
-    """
-    Expiry is exact to the millisecond; pages without an expiry stay, and so does a page that the
+    """Expiry is exact to the millisecond; pages without an expiry stay, and so does a page that the
     state has not handled.
     """
     log, state, followers = SqliteLog(database), SqliteState(database), SqliteFollowers(database)

@@ -1,6 +1,5 @@
-"""
-Durable streams of a running server (PROTOCOL 21), in addition to the checks of their own suite.
-"""
+"""Durable streams of a running server (PROTOCOL 21), in addition to the checks of their own
+suite."""
 
 from __future__ import annotations
 
@@ -76,9 +75,8 @@ def log(server: Server, name: str) -> list[dict[str, Any]]:
 
 
 def test_a_stream_is_an_object_of_its_feed(server: Server) -> None:
-    """
-    P21.1, P21.2: every consumer gets the messages; the state has the last one until the stream is
-    deleted.
+    """P21.1, P21.2: every consumer gets the messages; the state has the last one until the stream
+    is deleted.
     """
     made = ask(server, "PUT", "a%2Fb", JSON)
     ask(server, "POST", "a%2Fb", JSON, b'[{"n":1},[2]]')
@@ -164,9 +162,8 @@ def test_a_long_poll_ends_with_the_stream(server: Server) -> None:
 
 
 def test_what_is_kept_by_caches(server: Server) -> None:
-    """
-    P21.8: final content is cached for a minute; the end of an open stream is validated each time.
-    """
+    """P21.8: final content is cached for a minute; the end of an open stream is validated each
+    time."""
     ask(server, "PUT", "cached", TEXT, b"a")
     open_ = ask(server, "GET", "cached")
     ask(server, "POST", "cached", {"stream-closed": "true"})
@@ -180,9 +177,8 @@ def test_what_is_kept_by_caches(server: Server) -> None:
 
 
 def test_a_page_may_read_and_post(server: Server) -> None:
-    """
-    P21.1: a page of an allowed origin can read the headers, and send content that no form can.
-    """
+    """P21.1: a page of an allowed origin can read the headers, and send content that no form
+    can."""
     page = {"origin": "https://page.example"}
     asked = {"access-control-request-method": "POST"}
     allowed = ask(server, "OPTIONS", "page", page | asked).headers
@@ -355,9 +351,8 @@ class Appends(threading.Thread):
 
 
 def test_nothing_is_lost_or_twice_when_the_server_is_killed(tmp_path: Path) -> None:
-    """
-    P21.6: a producer repeats unanswered appends, while the server is killed with `kill -9` during
-    them.
+    """P21.6: a producer repeats unanswered appends, while the server is killed with `kill -9`
+    during them.
     """
     with Server(data=tmp_path) as server:
         ask(server, "PUT", "killed", JSON)

@@ -91,9 +91,8 @@ def invent(fold: RecordingFold, key: str) -> None:
 def test_a_wrong_row_is_found_and_its_bucket_mended(
     server: Server, transport: Transport, fault: Callable[[RecordingFold, str], None]
 ) -> None:
-    """
-    This holds for each kind of fault; other buckets are not read, and no false difference is found
-    before.
+    """This holds for each kind of fault; other buckets are not read, and no false difference is
+    found before.
     """
     kind = "video"
     post(server, kind, *[("insert", name) for name in NAMES])
@@ -149,9 +148,8 @@ def fold_through(proxy: Proxy, server: Server, kind: str) -> RecordingFold:
 
 
 def test_what_is_under_way_is_taken_from_the_log(server: Server) -> None:
-    """
-    A stalled connection does not count as a difference: its events come once, from either source.
-    """
+    """A stalled connection does not count as a difference: its events come once, from either
+    source."""
     kind = "late"
     post(server, kind, ("insert", "z1"))
     proxy = Stalling(server.port)

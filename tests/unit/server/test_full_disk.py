@@ -45,9 +45,8 @@ async def post(app: ServerApp, name: str) -> tuple[int, str]:
 
 
 def test_a_full_disk_is_answered_with_503(tmp_path: Path) -> None:
-    """
-    This includes posts that share a commit. None of them is stored, and with free space posts work
-    again.
+    """This includes posts that share a commit. None of them is stored, and with free space posts
+    work again.
     """
 
     async def main() -> tuple[list[tuple[int, str]], tuple[int, str], list[str]]:

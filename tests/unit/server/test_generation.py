@@ -1,6 +1,5 @@
-"""
-A server with a data file that was restored: every reader that saw more is notified (PROTOCOL 5.7,
-5.9).
+"""A server with a data file that was restored: every reader that saw more is notified (PROTOCOL
+5.7, 5.9).
 
 One server is restored from a backup under its address. Readers of all kinds return to it twice with
 the cursors that they had: before any new post, and after the log has grown by more pages than were
@@ -196,9 +195,8 @@ def test_a_reader_that_saw_what_is_lost_is_told(
 
 @pytest.mark.parametrize("reader", ["sse", "copy"])
 def test_a_stream_begins_again(restored: Restored, reader: str) -> None:
-    """
-    P5.7: it starts with `reset` and everything; a copy in progress may have sent lost objects.
-    """
+    """P5.7: it starts with `reset` and everything; a copy in progress may have sent lost
+    objects."""
     before, after = restored.told[reader]
     assert before == ["reset", *["insert"] * (KEPT + 1)]
     assert after[0] == "reset" and len(after) >= 1 + KEPT + 1 + NEW
@@ -224,9 +222,8 @@ def test_a_consumer_is_noted_to_have_been_put_back(restored: Restored) -> None:
 
 
 def test_a_relay_that_is_further_stops_and_its_readers_begin_again(restored: Restored) -> None:
-    """
-    P16.9, P5.7: its status is an error, and it does not wait until the master reaches its page.
-    """
+    """P16.9, P5.7: its status is an error, and it does not wait until the master reaches its
+    page."""
     relay = restored.relay
     stands = until(lambda: (told := relayed(relay))["status"] == "other-log" and told)
     assert "page that was lost" in stands["error"]
@@ -283,8 +280,7 @@ def test_the_old_master_tells_readers_of_a_promoted_copy(
 async def _started(
     folder: Path, posts: int = 0, saved: Path | None = None, *, swept: bool = True
 ) -> int:
-    """
-    Start a host on *folder*, and post; how many ranges of pages count as lost.
+    """Start a host on *folder*, and post; how many ranges of pages count as lost.
 
     Copy the folder to *saved* while the host runs, some time before it stops; without a sweep, in
     the same minute.
@@ -357,9 +353,8 @@ def test_data_of_a_release_without_recorded_pages_begins_none(folder: Path) -> N
 
 @pytest.mark.parametrize("how", ["file", "folder", "mark", "owner"])
 def test_a_copy_begins_one(folder: Path, tmp_path: Path, how: str) -> None:
-    """
-    This holds for a copy of the file, a copy of the folder with all times, and a removed or touched
-    mark.
+    """This holds for a copy of the file, a copy of the folder with all times, and a removed or
+    touched mark.
     """
     saved, mark = tmp_path / "saved", f"{operating.FILE}{recovery.SUFFIX}"
     shutil.copytree(folder, saved, copy_function=shutil.copy2)

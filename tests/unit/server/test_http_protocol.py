@@ -329,8 +329,7 @@ def test_an_answer_says_when_it_was_made() -> None:
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
-    """
-    Requests that arrive together are answered up to a limit; then the connection is closed in
+    """Requests that arrive together are answered up to a limit; then the connection is closed in
     order.
     """
     many = limits.PIPELINED_MAX + 1  # the first one is under way
@@ -404,9 +403,8 @@ def test_an_unused_connection_is_closed() -> None:
 
 
 def test_silent_connections_make_room(caplog: pytest.LogCaptureFixture) -> None:
-    """
-    The oldest one is closed; a connection with an answer in progress never is. This is logged once.
-    """
+    """The oldest one is closed; a connection with an answer in progress never is. This is logged
+    once."""
     few = RequestLimits(3, LONG_S, LONG_S, LONG_S, LONG_S, LONG_S)
 
     async def scene(app: App, connect: Callable[[], Awaitable[Client]]) -> None:

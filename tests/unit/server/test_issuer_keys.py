@@ -47,9 +47,8 @@ class Silent:
 
 
 async def _forged(folder: Path) -> tuple[list[int], list[int], int]:
-    """
-    Return the answers to forged tokens, those to other requests at the same time, and the number of
-    fetches.
+    """Return the answers to forged tokens, those to other requests at the same time, and the number
+    of fetches.
     """
     issuer = Silent()
     listening = await issuer.serve()

@@ -1,5 +1,5 @@
-"""
-A kill between any two statements of each request that changes more than one record, and of a start.
+"""A kill between any two statements of each request that changes more than one record, and of a
+start.
 
 A server that starts on such files writes few pages. The request has happened or has not, can be
 repeated, and leaves a feed that accepts posts.
@@ -204,8 +204,7 @@ async def visible(client: httpx.AsyncClient) -> dict[str, Any]:
 
 
 def revive(path: Path, image: tuple[bytes, ...], *, marked: bool = True) -> int:
-    """
-    Write the files of *image*; return the number of all pages.
+    """Write the files of *image*; return the number of all pages.
 
     If *marked* is True, the files count as those of the last start, otherwise as restored.
     """

@@ -1,5 +1,4 @@
-"""
-The file after a loss of power: with any part of the writes that were not synced yet.
+"""The file after a loss of power: with any part of the writes that were not synced yet.
 
 In a write-ahead log with `synchronous=FULL`, a commit writes the log and syncs it, and only then is
 it acknowledged. A checkpoint writes the database after that, and the log starts again once that is
@@ -80,8 +79,7 @@ def half_checkpointed(before: Image, after: Image, random: Random) -> Iterator[I
 
 
 def recovered(image: Image, path: Path) -> int:
-    """
-    Return the last page that a server finds, which has all pages before it.
+    """Return the last page that a server finds, which has all pages before it.
 
     Raises:
         CannotOpen: it would not serve the file.

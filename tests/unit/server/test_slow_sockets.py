@@ -97,9 +97,8 @@ class Connection:
 
 
 def test_messages_are_written_at_once_and_encoded_once() -> None:
-    """
-    They are written without a task; a client that accepts no more gets the rest from its task, in
-    order.
+    """They are written without a task; a client that accepts no more gets the rest from its task,
+    in order.
     """
 
     async def play() -> None:

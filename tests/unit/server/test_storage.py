@@ -1,5 +1,4 @@
-"""
-The files of a server that are moved, removed, damaged, or on a full disk (P9.3, P9.6, P4.6).
+"""The files of a server that are moved, removed, damaged, or on a full disk (P9.3, P9.6, P4.6).
 
 No post is acknowledged that a restart would not find; answers, health, status and the log say why.
 """
@@ -218,8 +217,7 @@ def _reading(database: Database, run: Callable[[object], object]) -> None:
 
 
 def _damage(file: Path) -> str:
-    """
-    Overwrite the pages of the file, in the log and the state, with a mark; return the mark.
+    """Overwrite the pages of the file, in the log and the state, with a mark; return the mark.
 
     They are leaves: rows of the state are also in pages that lead to many others.
     """

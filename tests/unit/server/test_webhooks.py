@@ -1,5 +1,4 @@
-"""
-Webhooks of a running server: created by the command, called by the server, and resumed after a
+"""Webhooks of a running server: created by the command, called by the server, and resumed after a
 kill.
 """
 
@@ -190,9 +189,8 @@ def test_it_stops_in_time_and_calls_no_private_address_unless_allowed() -> None:
 
 
 def test_the_next_attempt_is_made_when_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    It is made by the clock, without new events; another endpoint that hangs does not delay it.
-    """
+    """It is made by the clock, without new events; another endpoint that hangs does not delay
+    it."""
     monkeypatch.setattr(wakeups, "LOOK_S", 0.02)
     scene, let_go = hooked("a"), threading.Event()
     scene.admin.put(FEED, "h1", {"url": "https://hangs.example/", "from": "oldest"}, EVERYTHING)

@@ -20,9 +20,8 @@ END = Place(9, PAGE_END, 5)
 
 @dataclass
 class Following:
-    """
-    A backend whose state is at the next one of *pages* at each request, and then at the last one.
-    """
+    """A backend whose state is at the next one of *pages* at each request, and then at the last
+    one."""
 
     pages: Sequence[int]
     asked: int = field(default=0)
@@ -48,9 +47,8 @@ def planned(way: Following, **given: str) -> list[Rows]:
 
 
 def test_the_state_is_waited_for(waits: list[int]) -> None:
-    """
-    The read waits until the state has the log from the time of planning, then reads the log after
-    it.
+    """The read waits until the state has the log from the time of planning, then reads the log
+    after it.
     """
     (task,) = planned(Following([3, 3, 6, 8, 9]))
 

@@ -1,5 +1,4 @@
-"""
-The content of batches when a query fails at any call.
+"""The content of batches when a query fails at any call.
 
 `Driver` calls the reader in the orders that Spark 4.1 was traced to use, for the triggers default,
 `once` and `availableNow` alike. The sink keeps each batch under its number.

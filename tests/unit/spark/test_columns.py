@@ -123,8 +123,7 @@ def test_what_is_not_asked_for_is_not_parsed() -> None:
 def test_a_filter_decides_as_the_feed_does(
     told: list[tuple[str, list[str]]], types: str | None, parents: str | None
 ) -> None:
-    """
-    Values of types, and of parents, are alternatives; both must match; an empty list matches
+    """Values of types, and of parents, are alternatives; both must match; an empty list matches
     nothing.
     """
     wanted = filters.parse(types, parents)

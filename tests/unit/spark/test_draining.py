@@ -15,8 +15,7 @@ from tidings.twin import Twin
 
 
 def test_a_stream_is_drained(spark: SparkSession, twin: Twin, feed: str, tmp_path: Path) -> None:
-    """
-    It reads all existing operations once, in batches of limited size; then the new ones, then
+    """It reads all existing operations once, in batches of limited size; then the new ones, then
     nothing.
     """
     options = tables(twin, feed) | {"start": "oldest", "maxPages": "2", "partitions": "1"}

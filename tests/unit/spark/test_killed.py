@@ -1,6 +1,5 @@
-"""
-Queries that are killed at every step of a batch, as `kill -9` does, and resume at their checkpoint.
-"""
+"""Queries that are killed at every step of a batch, as `kill -9` does, and resume at their
+checkpoint."""
 
 from __future__ import annotations
 

@@ -69,8 +69,7 @@ def test_a_new_session_is_given_the_source_once_more(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_log_is_read_from_a_cursor_up_to_another(way: Any, twin: Twin, feed: str) -> None:
-    """
-    It starts after the first and includes the second, also within a page; equal cursors give
+    """It starts after the first and includes the second, also within a page; equal cursors give
     nothing.
     """
     ids = feeds.fill(twin, feed, 4)
@@ -156,9 +155,8 @@ def test_below_the_floor_the_archive_is_read(twin: Twin, feed: str, tmp_path: Pa
 def test_an_address_without_an_archive_is_no_empty_feed(
     twin: Twin, feed: str, tmp_path: Path
 ) -> None:
-    """
-    The error has the address, with and without tables; the folder `archive` works like its parent.
-    """
+    """The error has the address, with and without tables; the folder `archive` works like its
+    parent."""
     ids = feeds.fill(twin, feed, 4)
     archive = feeds.archived(twin, feed, tmp_path / "kept", pages=3)
     feeds.trim(twin, feed, 3)

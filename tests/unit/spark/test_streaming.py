@@ -157,9 +157,8 @@ def _latest(twin: Twin, feed: str) -> list[str]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_stream_that_is_too_old_is_reset(way: Any, twin: Twin, feed: str) -> None:
-    """
-    The row `reset` comes before a copy of the whole state; with an option the query fails instead.
-    """
+    """The row `reset` comes before a copy of the whole state; with an option the query fails
+    instead."""
     feeds.fill(twin, feed, 3)
     feeds.projected(twin, feed)
     old = Place(1, 0, 1000).encode()

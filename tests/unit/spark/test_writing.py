@@ -63,9 +63,8 @@ def lines(twin: Twin, feed: str) -> list[dict[str, Any]]:
 
 
 def test_a_task_that_is_tried_again_appends_nothing_twice(twin: Twin, feed: str) -> None:
-    """
-    A page is recognized by its number in the partition, also if the first attempt was incomplete.
-    """
+    """A page is recognized by its number in the partition, also if the first attempt was
+    incomplete."""
     sink = writer(twin, feed)
     count = BATCH_LINES_MAX + 5
 

@@ -66,8 +66,7 @@ def by_moto(found: Iterable[dict[str, Any]]) -> bytes:
 
 
 def _filled(database: DynamoDBClient, found: Iterable[dict[str, Any]]) -> str:
-    """
-    Create a table with these items and point-in-time recovery, which an export needs; return its
+    """Create a table with these items and point-in-time recovery, which an export needs; return its
     ARN.
     """
     made = database.create_table(

@@ -11,9 +11,8 @@ import boto3
 
 @dataclass(frozen=True)
 class LocalJob:
-    """
-    Runs the job with the arguments of the deployed one; *run* maps them to an exit code. Dumps are
-    fetched from *bucket* into *folder* before, and the job's files are uploaded afterwards.
+    """Runs the job with the arguments of the deployed one; *run* maps them to an exit code. Dumps
+    are fetched from *bucket* into *folder* before, and the job's files are uploaded afterwards.
     """
 
     bucket: str

@@ -140,9 +140,8 @@ def test_a_state_that_moves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_state_that_stands_still_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    It stops after the limit, with the position; a number of a crashed writer is not waited for.
-    """
+    """It stops after the limit, with the position; a number of a crashed writer is not waited
+    for."""
     scene, slept = Scene(), list[int]()
     monkeypatch.setattr(feeds, "sleep_ms", slept.append)
     scene.post(op("a"))
@@ -176,9 +175,8 @@ class Ending:
 )
 @pytest.mark.parametrize("as_json", [True, False])
 def test_a_run_that_fails_shows_what_it_did(error: Exception, code: int, as_json: bool) -> None:
-    """
-    The summary is printed, with the reason in its JSON; the exit code says whether work is left.
-    """
+    """The summary is printed, with the reason in its JSON; the exit code says whether work is
+    left."""
 
     @click.command()
     @click.pass_context

@@ -49,8 +49,7 @@ LONG = {
 
 @on_both
 def test_lines_that_are_not_utf8(session: SparkSession, tmp_path: Path) -> None:
-    """
-    Each is reported with its line and its byte, counted, and skipped if that many bad lines are
+    """Each is reported with its line and its byte, counted, and skipped if that many bad lines are
     allowed.
     """
     dump = [GOOD[0], *INVALID.values(), GOOD[1]]

@@ -75,8 +75,7 @@ def job(twin: Twin, feed: str, tmp_path: Path, spark: SparkSession) -> Cloud:
 
 
 def test_the_plan_and_what_is_said_of_it(job: Cloud) -> None:
-    """
-    The plan has parts with their sizes in the order of applying, and the counts; no other file
+    """The plan has parts with their sizes in the order of applying, and the counts; no other file
     remains.
     """
     job.post(a=1, b=2, gone=1, **{f"x{number}": 3 for number in range(20)})

@@ -9,8 +9,7 @@ from pyspark.sql import SparkSession
 
 
 def test_a_worker_has_all_it_needs_and_no_archive(spark: SparkSession) -> None:
-    """
-    It uses the installed PySpark; boto3 is imported before the first task, and frozen for the
+    """It uses the installed PySpark; boto3 is imported before the first task, and frozen for the
     garbage collector.
     """
 

@@ -154,9 +154,8 @@ LINE_OF_2099 = line("late", 1).replace(b"2026", b"2099")
 def test_what_is_newer_than_the_dump_stands(
     session: SparkSession, tmp_path: Path, watermark: Watermark
 ) -> None:
-    """
-    The position or the time of the change decides, as in the core; the dump has a line of 2099.
-    """
+    """The position or the time of the change decides, as in the core; the dump has a line of
+    2099."""
     dump = [line("a", 5), line("b", 5), line("back", 5), LINE_OF_2099]
     rows = [
         row(line(name, 1), event, page=page, slot=slot)._replace(at_ms=1_000 * page + slot)
@@ -213,9 +212,8 @@ def test_nothing_is_deleted_where_that_is_wished(session: SparkSession, tmp_path
 def test_guards_stop_before_a_plan_is_written(
     session: SparkSession, tmp_path: Path, dump: list[bytes], options: SyncOptions, code: str
 ) -> None:
-    """
-    The guards are an empty dump, a dump of another length than declared, and too many deletes.
-    """
+    """The guards are an empty dump, a dump of another length than declared, and too many
+    deletes."""
     rows = [row(line("a", 1)), row(line("b", 1))]
     with pytest.raises(Stopped) as caught:
         planned(session, tmp_path, dump, rows, options)
@@ -264,9 +262,8 @@ SECONDS = 9
 
 
 def case(random: Random) -> tuple[list[bytes], list[Row]]:
-    """
-    Return a random case: each object is in the dump once, twice or not, in the state or not, at any
-    time.
+    """Return a random case: each object is in the dump once, twice or not, in the state or not, at
+    any time.
     """
     dump, rows = [], []
     for number in range(OBJECTS):
@@ -302,9 +299,8 @@ def _said(each: Row) -> tuple[bool, str, object]:
 
 @on_both
 def test_O71_many_objects_end_as_the_rules_say(session: SparkSession, tmp_path: Path) -> None:
-    """
-    The real job gives the result of the core in six hundred cases at once; a second plan is empty.
-    """
+    """The real job gives the result of the core in six hundred cases at once; a second plan is
+    empty."""
     dump, rows = case(Random(1))
     found, summary = planned(session, tmp_path, dump, rows)
     later = after(rows, found)

@@ -83,9 +83,8 @@ RAW = [
 
 
 def made(random: Random, order: Sequence[str] = ()) -> str:
-    """
-    Return a line with its keys in that order or any, mostly ordinary, sometimes with one odd value.
-    """
+    """Return a line with its keys in that order or any, mostly ordinary, sometimes with one odd
+    value."""
     values = {"type": TYPES[:3], "id": IDS[:1], "timestamp": STAMPS[:6], "parents": PARENTS[:3]}
     odd = {"type": TYPES, "id": IDS, "timestamp": STAMPS, "parents": PARENTS}
     broken = random.choice([*values, "", ""])
@@ -114,9 +113,8 @@ def said(text: bytes) -> tuple[str, str] | None:
 
 @on_both
 def test_what_spark_recognises_is_what_the_core_says(session: SparkSession, tmp_path: Path) -> None:
-    """
-    Spark finds the same key and time as the core in thousands of valid and invalid lines, or leaves
-    the line to the core. Every object of the dump is found by one of them.
+    """Spark finds the same key and time as the core in thousands of valid and invalid lines, or
+    leaves the line to the core. Every object of the dump is found by one of them.
     """
     random = Random(1)
     texts = [made(random).encode() for _ in range(3000)] + [each.encode() for each in ODD] + RAW

@@ -55,9 +55,8 @@ def states(report: dict[str, Any], *, asks: bool = False) -> dict[str, Any]:
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """
-    Yield a function that starts a machine of these states as that of the stage dev, with a summary.
-    """
+    """Yield a function that starts a machine of these states as that of the stage dev, with a
+    summary."""
     arn = f"arn:aws:states:{REGION}:123456789012:stateMachine:sync"
     outputs = {"SyncBucket": "syncs", "SyncMachine": arn}
     with (
@@ -116,8 +115,7 @@ def test_a_dump_is_uploaded_and_the_sync_followed(stage: Any, tmp_path: Path) ->
 
 
 def test_a_dump_that_is_there_stays_where_it_is(stage: Any) -> None:
-    """
-    A dump that the job can read is not copied; an outcome of *planned* means that nothing was
+    """A dump that the job can read is not copied; an outcome of *planned* means that nothing was
     applied.
     """
     stage(states(REPORT | {"outcome": "planned"}), planned())

@@ -55,9 +55,8 @@ def old(*names: str) -> Sequence[dict[str, object]]:
 def test_what_is_posted_between_plan_and_apply_stands(
     twin: Twin, feed: str, steps: Steps, tmp_path: Path
 ) -> None:
-    """
-    Objects that were to be inserted, updated or deleted keep the posted operation; the rest of the
-    plan is applied.
+    """Objects that were to be inserted, updated or deleted keep the posted operation; the rest of
+    the plan is applied.
     """
     server = Feed(twin.port, feed)
     server.post(*old("a", "b", "gone", "left"))

@@ -22,9 +22,8 @@ def keys(address: str) -> list[str]:
 
 
 def test_an_object_or_everything_below_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    A prefix works like a folder: markers, empty and hidden objects are left out, and so are longer
-    names.
+    """A prefix works like a folder: markers, empty and hidden objects are left out, and so are
+    longer names.
     """
     names = ["a", "a/", "a/2.gz", "a/10", "a/b/c", "a/_SUCCESS", "a/_temporary/0", "a/.x", "ab"]
     with holding(monkeypatch, {name: b"x" for name in names} | {"a/": b"", "a/empty": b""}):

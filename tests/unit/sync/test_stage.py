@@ -31,9 +31,8 @@ KEPT = [f"k{number}" for number in range(20)]
 def stage(
     twin: Twin, feed: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Machine]:
-    """
-    Yield a machine with the twin's DynamoDB, for the functions and for Spark; all else is moto's.
-    """
+    """Yield a machine with the twin's DynamoDB, for the functions and for Spark; all else is
+    moto's."""
     settings = stages.settings("local", {"TIDINGS_FEEDS": feed})
     names = ("log", "state", "control", "connections")
     named = {f"TIDINGS_{name.upper()}_TABLE": getattr(settings, f"{name}_table") for name in names}
@@ -55,9 +54,8 @@ def stage(
 
 
 def _describable(twin: Twin, table: str) -> None:
-    """
-    Create an empty table for the machine, which asks for the table's size with moto's own key.
-    """
+    """Create an empty table for the machine, which asks for the table's size with moto's own
+    key."""
     shown = {"aws_access_key_id": "ak", "aws_secret_access_key": "sk"}
     shown |= {"region_name": "us-east-1", "endpoint_url": twin.dynamodb_url}
     client: Any = boto3.client("dynamodb", **shown)  # type: ignore[call-overload]
@@ -81,8 +79,7 @@ def log_operations(twin: Twin, feed: str) -> list[str]:
 def test_O66_an_uploaded_dump_makes_a_stages_feed_agree(
     twin: Twin, feed: str, stage: Machine
 ) -> None:
-    """
-    The sync runs from the upload to the log, past a batch with a lost answer. A dump that would
+    """The sync runs from the upload to the log, past a batch with a lost answer. A dump that would
     delete too much waits, does nothing in the meantime, and is applied once that is approved.
     """
     producer = Feed(twin.port, feed)

@@ -82,9 +82,8 @@ def test_the_key_stays_with_its_folder(tmp_path: Path) -> None:
 
 
 def test_an_earlier_twins_database_gets_a_key(tmp_path: Path) -> None:
-    """
-    This holds if its journal is left, and if an upgrade was killed before or between the two files.
-    """
+    """This holds if its journal is left, and if an upgrade was killed before or between the two
+    files."""
     for name in (SHARED, f"{SHARED}-journal"):
         (tmp_path / name).write_text(name)
     key = dynamodb_local._key_of(tmp_path)

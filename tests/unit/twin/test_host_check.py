@@ -75,9 +75,8 @@ async def handshake(port: int, headers: Mapping[str, str]) -> int:
 
 @pytest.mark.parametrize("who", WHO)
 def test_who_may_come(who: str) -> None:
-    """
-    Machines, our own pages and listed ones are accepted; pages under a foreign host name are not.
-    """
+    """Machines, our own pages and listed ones are accepted; pages under a foreign host name are
+    not."""
     headers, status = WHO[who]
     assert statuses(headers) == dict.fromkeys(("read", "post", "page", "socket"), status)
 

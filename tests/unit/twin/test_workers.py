@@ -64,9 +64,8 @@ def having(**options: Any) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def pool(runner: asyncio.Runner, tmp_path: Path, options: dict[str, Any]) -> Iterator[Pool]:
-    """
-    Create a pool with one worker, unless *options* say otherwise; it is stopped after the test.
-    """
+    """Create a pool with one worker, unless *options* say otherwise; it is stopped after the
+    test."""
     (tmp_path / "handler.py").write_text(HANDLER)
     settings: dict[str, Any] = {"workers_max": 1, "timeout_s": 5.0, "BROKEN": ""} | options
     environment = {

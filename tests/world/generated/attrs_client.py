@@ -1,5 +1,4 @@
-"""
-Use the client that openapi-python-client makes.
+"""Use the client that openapi-python-client makes.
 
 python attrs_client.py URL FEED PASSWORD
 """

@@ -1,5 +1,4 @@
-"""
-Use the client that openapi-generator (python) makes.
+"""Use the client that openapi-generator (python) makes.
 
 python client.py URL FEED PASSWORD
 """

@@ -1,5 +1,4 @@
-"""
-Lambda functions as processes: the executor of LocalStack that needs no Docker.
+"""Lambda functions as processes: the executor of LocalStack that needs no Docker.
 
 Runs inside LocalStack, which finds it by an entry point. A function's code is its worker's folder,
 the layers are in its import path, and its output is the log of the invocation.

@@ -103,8 +103,7 @@ def test_a_trace_takes_no_unit_more() -> None:
 
 
 def size_of(item: attributes.Item) -> int:
-    """
-    Return the size that DynamoDB counts: names and values in UTF-8; a byte for two digits of a
+    """Return the size that DynamoDB counts: names and values in UTF-8; a byte for two digits of a
     number.
     """
     total = 0
@@ -160,9 +159,8 @@ COUNTS = st.dictionaries(TEXTS, NUMBERS, max_size=3)
 
 @given(st.none() | st.tuples(TEXTS, TEXTS), COUNTS, COUNTS)
 def test_roster(at: tuple[str, str] | None, counted: dict[str, int], told: dict[str, int]) -> None:
-    """
-    The place is the key of the item at which a scan resumes; without an item it is the beginning.
-    """
+    """The place is the key of the item at which a scan resumes; without an item it is the
+    beginning."""
     last = {"kind": attributes.text(at[0]), "name": attributes.text(at[1])} if at else {}
     written = Round(connections.roster_place(last), counted, told)
     assert connections.decode_round(travelled(connections.encode_round(written))) == written

@@ -179,9 +179,8 @@ def test_post_many_from_a_file(server: Running, tmp_path: Path) -> None:
 
 
 def test_a_refused_line_is_named_by_its_place_in_the_input(server: Running) -> None:
-    """
-    Blank lines and earlier batches count; the message has the number of operations posted before.
-    """
+    """Blank lines and earlier batches count; the message has the number of operations posted
+    before."""
     good = json.dumps(_video(1))
     lines = "\n".join([*[good] * 500, "", good, '{"event":"explode"}'])
     found = tidings("post", "--url", server.url, "-", stdin=lines)
@@ -237,9 +236,8 @@ def test_tail_for_a_program(server: Running) -> None:
 def test_ctrl_c_keeps_the_last_cursor(
     server: Running, tmp_path: Path, kind: signal.Signals
 ) -> None:
-    """
-    The exit code is 0, the state file has the last printed id, and the next run resumes from it.
-    """
+    """The exit code is 0, the state file has the last printed id, and the next run resumes from
+    it."""
     state = tmp_path / "seen"
     arguments = ("tail", "--url", server.url, "--from", event_id(0), "--state-file", str(state))
     server.append(_video(1), _video(2))

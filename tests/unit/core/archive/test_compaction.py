@@ -1,6 +1,5 @@
-"""
-Compaction: the part that it covers, the entries that it keeps, the parts that it merges; no reader
-ever misses a page.
+"""Compaction: the part that it covers, the entries that it keeps, the parts that it merges; no
+reader ever misses a page.
 """
 
 from __future__ import annotations
@@ -102,9 +101,8 @@ def test_each_page_is_read_once_up_to_a_hole() -> None:
 
 
 def test_the_last_operation_of_each_object_is_left() -> None:
-    """
-    Deletes are kept as well, and so are changes, which have no object, unless *changes* is False.
-    """
+    """Deletes are kept as well, and so are changes, which have no object, unless *changes* is
+    False."""
     change = line_of(Change("1", ("t",)), name="c", now_ms=NOW)
     pages = [kept(1, line("a"), change, line("b")), kept(2, line("a", event="delete"))]
 
@@ -123,8 +121,7 @@ def test_erasure_entries_are_left_until_they_are_erased() -> None:
 
 
 def test_neighbours_are_merged_up_to_what_a_reader_holds() -> None:
-    """
-    Parts on two sides of a hole are not merged. A single part is rewritten only if it loses
+    """Parts on two sides of a hole are not merged. A single part is rewritten only if it loses
     entries.
     """
     half = limits.ARCHIVE_PART_BYTES // 2 - PAGE_BYTES
@@ -154,8 +151,7 @@ BODIES = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=3)
 @settings(max_examples=200)
 @given(SIZES, st.data())
 def test_T19_T21_whenever_it_ends_nothing_is_missing(sizes: list[int], data: st.DataObject) -> None:
-    """
-    After every step of a compaction, which may be the last one of a process: the fold of the
+    """After every step of a compaction, which may be the last one of a process: the fold of the
     parts is what it was, each object has its last operation, and every page is found by listing
     from the page before it, so that each cursor resumes.
     """

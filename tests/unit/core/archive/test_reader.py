@@ -75,9 +75,8 @@ def test_a_replay_reads_each_part_once_and_lists_once() -> None:
     st.integers(0, 14),
 )
 def test_parts_that_overlap(parts: list[tuple[int, int]], after: int, until: int) -> None:
-    """
-    For any spans, exactly the pages that they cover are readable, and `reaches` agrees with it.
-    """
+    """For any spans, exactly the pages that they cover are readable, and `reaches` agrees with
+    it."""
     archive = Archive(*((first, first + more) for first, more in parts))
     held = {number for first, more in parts for number in range(first, first + more + 1)}
     end = after
@@ -90,9 +89,8 @@ def test_parts_that_overlap(parts: list[tuple[int, int]], after: int, until: int
 
 
 def test_holes_lie_between_parts() -> None:
-    """
-    Holes are found in any order of the parts, and only between the first part and the last one.
-    """
+    """Holes are found in any order of the parts, and only between the first part and the last
+    one."""
     spans = [Span(last=9, first=8), Span(last=4, first=3), Span(last=5, first=2)]
 
     assert holes(spans) == [(6, 7)]
@@ -101,9 +99,8 @@ def test_holes_lie_between_parts() -> None:
 
 
 def test_no_part_is_forgotten_between_listings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    A listing continues correctly if parts with the same last page are split between two results.
-    """
+    """A listing continues correctly if parts with the same last page are split between two
+    results."""
     monkeypatch.setattr(limits, "ARCHIVE_LISTED", 3)
     store = MemoryArchive()
     spans = [Span(2, 1), Span(5, 3), Span(9, 6), Span(9, 8), Span(9, 9), Span(12, 10)]
@@ -114,9 +111,8 @@ def test_no_part_is_forgotten_between_listings(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_where_it_begins_without_a_hole() -> None:
-    """
-    `begins` searches backwards from a page; if that page is missing, it returns the page after it.
-    """
+    """`begins` searches backwards from a page; if that page is missing, it returns the page after
+    it."""
     archive = Archive((1, 2), (4, 6), (6, 9), (5, 7))
 
     assert archive.reader.begins(FEED, 9) == archive.reader.begins(FEED, 7) == 4
@@ -157,9 +153,8 @@ BROKEN = {
 
 @pytest.mark.parametrize("body", BROKEN.values(), ids=list(BROKEN))
 def test_a_part_that_cannot_be_read_is_a_hole(body: bytes) -> None:
-    """
-    A broken part is counted and none of its pages is served; another part with the page is used.
-    """
+    """A broken part is counted and none of its pages is served; another part with the page is
+    used."""
     archive = Archive((1, 1), (3, 3))
     archive.put(FEED, Span(last=2, first=2), body)
 

@@ -89,9 +89,8 @@ def test_a_compacted_part_keeps_slots() -> None:
 
 
 def test_what_was_selected_is_not_compacted() -> None:
-    """
-    A page that was copied in part is not marked as compacted: the feed never had its other entries.
-    """
+    """A page that was copied in part is not marked as compacted: the feed never had its other
+    entries."""
     selected = Page(7, "b", "", NOW, slots=(1,))
 
     pages = segments.decode(segments.encode([selected])[1])

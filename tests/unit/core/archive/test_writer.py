@@ -32,9 +32,8 @@ def checkpoint(scene: Scene) -> int:
 
 
 def test_all_there_is_goes_into_one_part(scene: Scene) -> None:
-    """
-    The part has the pages of the log. The next run writes the next part if there are new pages.
-    """
+    """The part has the pages of the log. The next run writes the next part if there are new
+    pages."""
     posted = [scene.post(op(str(number)), op("b")) for number in range(5)]
 
     assert scene.archived() == 5
@@ -128,8 +127,7 @@ def test_who_lost_the_lease_does_no_harm(scene: Scene) -> None:
 
 
 def test_a_hole_in_the_archive_is_told(scene: Scene) -> None:
-    """
-    If the archive was off for longer than the log's retention, it continues, and a counter shows
+    """If the archive was off for longer than the log's retention, it continues, and a counter shows
     it.
     """
     scene.post(op())
@@ -146,9 +144,8 @@ def test_a_hole_in_the_archive_is_told(scene: Scene) -> None:
 def test_a_floor_that_rises_while_reads_are_gathered(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    The pages that were read before are stored, although the next read finds its pages trimmed.
-    """
+    """The pages that were read before are stored, although the next read finds its pages
+    trimmed."""
     monkeypatch.setattr(limits, "READ_ITEMS_MAX", 2)
     monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 600)
     for _ in range(8):

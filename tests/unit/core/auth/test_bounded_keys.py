@@ -70,9 +70,8 @@ class TestNarrowing:
         assert Allowed().narrow(wanted, leave=True) is wanted
 
     def test_leaves_of_the_bound_are_redacted(self) -> None:
-        """
-        Leaves within a bound by type are not redacted: such a key may see where objects of the type
-        go.
+        """Leaves within a bound by type are not redacted: such a key may see where objects of the
+        type go.
         """
         assert within(EVERYTHING, ANNS, leave=True) == replace(ANNS, leave=True, redacted=True)
         by_type = within(parse(None, ANN, "true"), Filter(frozenset({"video"})))
@@ -128,9 +127,8 @@ class TestReading:
             feeds.stats(FEED, shown(given))
 
     def test_a_listener_hears_of_the_whole_feed_or_nothing(self, scene: Scene) -> None:
-        """
-        The items name no parents, so a bounded key cannot register a listener, and the error says
-        why.
+        """The items name no parents, so a bounded key cannot register a listener, and the error
+        says why.
         """
         given = scene.key(bound=ANNS)
         standing = scene.profiles.profile(FEED)
@@ -173,8 +171,7 @@ class TestLeaving:
         scene.project()
 
     def test_it_is_told_which_object_it_was(self, kept: Scene) -> None:
-        """
-        The leave has nothing else, as the operation is outside the bound, and comes only with
+        """The leave has nothing else, as the operation is outside the bound, and comes only with
         `leave`.
         """
         given = kept.key(bound=ANNS)
@@ -198,9 +195,8 @@ class TestLeaving:
         assert data[free]["data"] == "bob's"
 
     def test_what_is_not_known_is_not_told(self, kept: Scene) -> None:
-        """
-        Otherwise the key would show the ids of objects outside its bound. Section 6.6 is for keys
-        without a bound.
+        """Otherwise the key would show the ids of objects outside its bound. Section 6.6 is for
+        keys without a bound.
         """
         given = kept.key(bound=ANNS)
         self._goes(kept)
@@ -218,9 +214,8 @@ class TestLeaving:
 
 class TestEnding:
     def test_push_lets_go_who_has_a_revoked_key(self, scene: Scene) -> None:
-        """
-        Idle and busy connections are closed before anything more is sent; those of other keys stay.
-        """
+        """Idle and busy connections are closed before anything more is sent; those of other keys
+        stay."""
         bad, good = scene.key(), scene.key()
         loud = subscribed(scene, bad)
         idle = subscribed(scene, bad, "i", types=["nothing"])

@@ -1,6 +1,5 @@
-"""
-The limit on guessing: how many attempts it allows, and that it does not lock out the owner of the
-password.
+"""The limit on guessing: how many attempts it allows, and that it does not lock out the owner of
+the password.
 """
 
 from __future__ import annotations
@@ -36,9 +35,8 @@ class Hashing(Verifier):
 
 
 def closed(scene: Scene, verifier: Verifier, stored: MemoryKeys) -> Guard:
-    """
-    Return a guard of a feed with a password and a key ring, each of which allows three failures.
-    """
+    """Return a guard of a feed with a password and a key ring, each of which allows three
+    failures."""
     assert scene.profiles.save(FEED, PROFILE)
     key_ring = KeyRing(stored, scene.clock, scene.clock, FailedAttemptLimiter(scene.clock, 3))
     return Guard(

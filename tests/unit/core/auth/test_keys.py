@@ -1,6 +1,5 @@
-"""
-Keys: their format and rules, the keys that a key ring admits, and how keys are issued and ended.
-"""
+"""Keys: their format and rules, the keys that a key ring admits, and how keys are issued and
+ended."""
 
 from __future__ import annotations
 
@@ -321,8 +320,7 @@ def test_an_id_is_given_once(scene: Scene) -> None:
 
 
 def test_a_revocation_is_written_down_twice(scene: Scene) -> None:
-    """
-    It is stored in the key, and in the profile for connections that use the key. A second
+    """It is stored in the key, and in the profile for connections that use the key. A second
     revocation leaves the key as it is.
     """
     given = scene.key()

@@ -43,8 +43,7 @@ def key(scene: Scene, rate: int = RATE) -> PresentedKey:
 
 
 def to_the_end(scene: Scene, *streams: Stream) -> list[str]:
-    """
-    Read all streams in turn, each with the waits it asks for; return the event names of the last
+    """Read all streams in turn, each with the waits it asks for; return the event names of the last
     one.
     """
     names: list[str] = []
@@ -168,9 +167,8 @@ def test_who_leaves_is_let_go_whatever_the_rate(large: Scene) -> None:
 
 
 def test_a_page_of_objects_is_charged_behind_it(large: Scene) -> None:
-    """
-    The request that exceeds the rate is answered; later requests are refused until there is room.
-    """
+    """The request that exceeds the rate is answered; later requests are refused until there is
+    room."""
     stores = large.registry, large.state, large.guard, FixedFeeds(FEEDS)
     feeds, given = ChangeFeeds(*stores, large.meter.charge_for), shown(key(large))
     assert feeds.objects(FEED, "", "", given).objects == []
@@ -182,9 +180,8 @@ def test_a_page_of_objects_is_charged_behind_it(large: Scene) -> None:
 
 
 def test_a_list_says_what_was_read_for_it(large: Scene) -> None:
-    """
-    The pages that were read and skipped count too: they are the cost of a search with few results.
-    """
+    """The pages that were read and skipped count too: they are the cost of a search with few
+    results."""
     listing = large.lister().list(FEED, Query(bound=NARROW))
     assert listing.entries == [] and listing.at_end
     assert listing.read == sum(page.size for page in large.log.read(FEED, 0))

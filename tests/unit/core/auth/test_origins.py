@@ -111,9 +111,8 @@ def passes(check: object, *arguments: object, **more: object) -> bool:
     ],
 )
 def test_a_browser_sends_nothing_that_a_form_could(kind: str, *, may: bool) -> None:
-    """
-    This includes our own page; a machine may send any content type, and so may a request without a
-    body.
+    """This includes our own page; a machine may send any content type, and so may a request without
+    a body.
     """
     headers = {"host": "feed.lan", "origin": "http://feed.lan", "content-type": kind}
     check_change({**headers, "origin": "http://feed.lan:80"}, (), has_body=False)

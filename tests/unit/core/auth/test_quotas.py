@@ -74,9 +74,8 @@ def test_a_window_of_a_clock_that_was_ahead_is_forgotten(scene: Scene) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2, 8])
 def test_all_processes_together_keep_to_it_within_a_window(scene: Scene, processes: int) -> None:
-    """
-    In ten seconds they allow ten times the rate, and in addition at most a second's rate for each
-    process.
+    """In ten seconds they allow ten times the rate, and in addition at most a second's rate for
+    each process.
     """
     counts = MemoryKeyUsage()
     meters = [RateLimiter(counts, scene.clock) for _ in range(processes)]
@@ -115,9 +114,8 @@ def test_a_window_begins_anew(scene: Scene) -> None:
 
 
 def test_nobody_is_refused_because_a_store_is_away(scene: Scene) -> None:
-    """
-    A failure of the store must not stop requests; each process then applies the rate by itself.
-    """
+    """A failure of the store must not stop requests; each process then applies the rate by
+    itself."""
     counts = MemoryKeyUsage()
     counts.add = unavailable  # type: ignore[method-assign]
     meter = RateLimiter(counts, scene.clock)
@@ -126,9 +124,8 @@ def test_nobody_is_refused_because_a_store_is_away(scene: Scene) -> None:
 
 
 def test_memory_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    A key that comes back after many others starts with an empty count; the others keep theirs.
-    """
+    """A key that comes back after many others starts with an empty count; the others keep
+    theirs."""
     monkeypatch.setattr(limits, "KEYS_KNOWN_MAX", 2)
     meter = RateLimiter(MemoryKeyUsage(), scene.clock)
     assert [served(meter, RATE, key) for key in ("a", "b", "c", "a")] == [RATE] * 4
@@ -143,9 +140,8 @@ def charge(meter: RateLimiter, requests: int) -> int:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_what_is_above_the_rate_counts_in_the_windows_behind(scene: Scene, processes: int) -> None:
-    """
-    This holds in the process that counted it, and in the others as soon as they read the count.
-    """
+    """This holds in the process that counted it, and in the others as soon as they read the
+    count."""
     counts = MemoryKeyUsage()
     scene.now_ms -= scene.now_ms % limits.KEY_WINDOW_MS
     meters = [RateLimiter(counts, scene.clock) for _ in range(processes)]
@@ -158,8 +154,7 @@ def test_what_is_above_the_rate_counts_in_the_windows_behind(scene: Scene, proce
 
 
 def test_it_is_less_by_each_window_that_went_by(scene: Scene) -> None:
-    """
-    The excess shrinks by one window's rate per window, whether or not requests came and were
+    """The excess shrinks by one window's rate per window, whether or not requests came and were
     refused.
     """
     for comes in (False, True):

@@ -63,8 +63,7 @@ def test_so_was_a_copy_that_began_there(scene: Scene, since_s: int) -> None:
 
 
 def test_an_id_of_somebody_else_is_a_time(scene: Scene) -> None:
-    """
-    P5.6: the cursor is the twelve bytes of an ObjectId; this log cannot have reached its page
+    """P5.6: the cursor is the twelve bytes of an ObjectId; this log cannot have reached its page
     number.
     """
     seconds = scene.now_ms // 1000
@@ -80,9 +79,8 @@ def test_a_chained_feed_may_still_come_there(scene: Scene) -> None:
 
 
 def test_a_list_says_so(scene: Scene) -> None:
-    """
-    P12.5: the list has `lost`, a strict client gets 410; at the end of the log nothing is lost.
-    """
+    """P12.5: the list has `lost`, a strict client gets 410; at the end of the log nothing is
+    lost."""
     lister, page = scene.lister(), scene.log.head(FEED)
     assert not lister.list(FEED, Query(since=end_of(page), strict=True)).lost
     gone = Query(since=end_of(page + 1))

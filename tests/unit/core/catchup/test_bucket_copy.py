@@ -156,8 +156,7 @@ def test_skipping_takes_several_reads_and_tells_nothing(scene: Scene) -> None:
 
 
 def test_a_bucket_with_fewer_objects_than_were_told_begins_anew(scene: Scene) -> None:
-    """
-    This happens after a repair: it is unknown how many of the removed objects were before the
+    """This happens after a repair: it is unknown how many of the removed objects were before the
     place.
     """
     scene.post(*(op(f"x{number}", "insert") for number in range(9)))

@@ -34,8 +34,7 @@ from tidings.core.model.pages import Page
     )
 )
 def test_progress_reads_back(progress: Progress) -> None:
-    """
-    It is kept in the connection between two steps; its cursor is always one.
+    """It is kept in the connection between two steps; its cursor is always one.
 
     Beyond the last part of a very large bucket all the rest has one cursor.
     """
@@ -50,8 +49,7 @@ def test_progress_reads_back(progress: Progress) -> None:
 
 
 def test_a_release_that_lacks_a_field_goes_on() -> None:
-    """
-    During an update one release resumes the progress that another one stored. Fields with their
+    """During an update one release resumes the progress that another one stored. Fields with their
     default are not stored.
     """
     begun = Progress(7, copying=True, resets=True)
@@ -89,8 +87,7 @@ CURSORS = [
 
 @pytest.mark.parametrize(("name", "cursor", "events"), CURSORS, ids=[row[0] for row in CURSORS])
 def test_where_a_cursor_leads(scene: Scene, name: str, cursor: str, events: list[str]) -> None:
-    """
-    A cursor leads to the place after it in the log, to the changes since its time, or to a full
+    """A cursor leads to the place after it in the log, to the changes since its time, or to a full
     copy.
     """
     first, second, _ = filled(scene)
@@ -137,8 +134,7 @@ def test_a_resume_from_any_event_continues_exactly_there(handled: int) -> None:
 
 
 def test_falling_back_by_time_begins_earlier(scene: Scene) -> None:
-    """
-    It begins earlier by the difference of two writers' clocks, and by the time that a write may
+    """It begins earlier by the difference of two writers' clocks, and by the time that a write may
     take after its page number was taken.
     """
     scene.post(op("long ago"))
@@ -152,8 +148,7 @@ def test_falling_back_by_time_begins_earlier(scene: Scene) -> None:
 
 
 def test_no_cursor_of_a_copy_comes_before_its_reset(scene: Scene) -> None:
-    """
-    A client that is cut off between the two would continue its copy and keep objects that were
+    """A client that is cut off between the two would continue its copy and keep objects that were
     deleted.
     """
     filled(scene)

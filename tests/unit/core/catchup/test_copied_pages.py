@@ -1,5 +1,4 @@
-"""
-A page of which a chained feed copied some entries: the other slots are holes.
+"""A page of which a chained feed copied some entries: the other slots are holes.
 
 The copied entries keep their ids, and a cursor at a slot that was not copied can be resumed.
 """

@@ -1,5 +1,4 @@
-"""
-Leaves: a client that asked for them gets one for each parent that loses an object, on every
+"""Leaves: a client that asked for them gets one for each parent that loses an object, on every
 transport.
 """
 
@@ -30,9 +29,8 @@ def scene() -> Scene:
 
 
 def moving(scene: Scene) -> None:
-    """
-    Post operations: x comes to ann, goes to bob, changes there; y stays with ann; z was never with
-    her.
+    """Post operations: x comes to ann, goes to bob, changes there; y stays with ann; z was never
+    with her.
     """
     scene.post(op("x", "insert", parents=[ANN]), op("y", "insert", parents=[ANN]))
     scene.project()
@@ -72,9 +70,8 @@ class TestLog:
     def test_who_is_told_of_no_leave(
         self, scene: Scene, name: str, cursor: str, wanted: Filter, expected: list[str]
     ) -> None:
-        """
-        Clients without `leave`, with types that never matched, or that have the leave already, or
-        start over.
+        """Clients without `leave`, with types that never matched, or that have the leave already,
+        or start over.
         """
         moving(scene)
         scene.project()
@@ -83,9 +80,8 @@ class TestLog:
         assert names(caught_up(scene, cursor, wanted)) == expected
 
     def test_what_goes_elsewhere_is_told_once(self, scene: Scene) -> None:
-        """
-        It is sent as a leave, with the id and the data of the operation that removed the parent.
-        """
+        """It is sent as a leave, with the id and the data of the operation that removed the
+        parent."""
         moving(scene)
         scene.project()
         events = caught_up(scene, START.encode(), LEAVING)
@@ -105,9 +101,8 @@ class TestLog:
         assert names(follow(scene, progress, LEAVING)[0]) == ["leave x", "update y"]
 
     def test_the_rest_of_a_page_does_not_wait(self, scene: Scene) -> None:
-        """
-        The cursor is the page's first operation, as its poster has it; objects that may have left
-        get a leave.
+        """The cursor is the page's first operation, as its poster has it; objects that may have
+        left get a leave.
         """
         moving(scene)
         (page,) = scene.log.read(FEED, 1, 1)
@@ -115,9 +110,8 @@ class TestLog:
         assert names(caught_up(scene, page.id_prefix + "000000", LEAVING)) == ["leave z"]
 
     def test_where_it_is_unknown_everything_else_may_have_left(self) -> None:
-        """
-        For pages from before removed parents were stored, each operation that does not match is a
-        leave.
+        """For pages from before removed parents were stored, each operation that does not match is
+        a leave.
         """
         scene = Scene()
         moving(scene)
@@ -206,9 +200,8 @@ class TestPush:
         assert sent(scene, "c") == ["leave y"]
 
     def test_when_it_is_turned_off_those_who_listen_are_told_to_be_sure(self, scene: Scene) -> None:
-        """
-        Nothing is waited for any more, and each operation that does not match is sent as a leave.
-        """
+        """Nothing is waited for any more, and each operation that does not match is sent as a
+        leave."""
         subscribed(scene)
         scene.keep_removed_parents(leave=False)
         moving(scene)
@@ -217,9 +210,8 @@ class TestPush:
         assert sent(scene, "c") == [*APPEAR, "leave x", "leave z", "leave x", "update y"]
 
     def test_what_no_subscription_selects_is_not_sent(self, scene: Scene) -> None:
-        """
-        The sentinel subscription only shows that a client asked for leaves; idle connections still
-        get a cursor at intervals.
+        """The sentinel subscription only shows that a client asked for leaves; idle connections
+        still get a cursor at intervals.
         """
         subscribed(scene)
         scene.post(op("a"))
@@ -233,8 +225,7 @@ class TestPush:
         assert "cursor" in scene.heard("c")[-1]
 
     def test_when_the_last_is_gone_nobody_is_waited_for(self, scene: Scene) -> None:
-        """
-        The push notices it when it sends idle connections their cursor, and waits while one is
+        """The push notices it when it sends idle connections their cursor, and waits while one is
         left.
         """
         for name in ("one", "two"):

@@ -55,8 +55,7 @@ CURSORS = [
 
 @pytest.mark.parametrize(("name", "cursor", "events"), CURSORS, ids=[row[0] for row in CURSORS])
 def test_where_an_old_cursor_leads(scene: Scene, name: str, cursor: str, events: list[str]) -> None:
-    """
-    It leads to every operation after it if its page is in the archive, and then continues in the
+    """It leads to every operation after it if its page is in the archive, and then continues in the
     log.
     """
     filled(scene)
@@ -69,9 +68,8 @@ def test_where_an_old_cursor_leads(scene: Scene, name: str, cursor: str, events:
 def test_a_resume_from_any_event_continues_exactly_there(
     handled: int, floor: int, step_bytes: int
 ) -> None:
-    """
-    The event may be within a page or at its end, before or after the floor, with steps of any size.
-    """
+    """The event may be within a page or at its end, before or after the floor, with steps of any
+    size."""
     scene = Scene()
     for number in range(6):
         scene.post(op(f"{number}a"), op(f"{number}b"))
@@ -168,8 +166,7 @@ def test_T21_a_resume_from_what_was_compacted_meanwhile(scene: Scene) -> None:
 
 
 def test_a_copy_goes_on_though_its_log_was_trimmed(scene: Scene) -> None:
-    """
-    There is no `reset`: all operations since the copy began are in the archive, including
+    """There is no `reset`: all operations since the copy began are in the archive, including
     deletions.
     """
     filled(scene)

@@ -43,9 +43,8 @@ def test_O42_O44_O46_everything(scene: Scene) -> None:
 
 
 def test_O43_one_is_everything_without_reset(scene: Scene) -> None:
-    """
-    oplog's clients resume from 1 after they acknowledged the reset. Numbers below 0 mean the same.
-    """
+    """oplog's clients resume from 1 after they acknowledged the reset. Numbers below 0 mean the
+    same."""
     filled(scene)
 
     assert caught_up(scene, "1") == caught_up(scene, "-5") == caught_up(scene, "0")[1:]
@@ -113,9 +112,8 @@ def test_O47_what_goes_during_a_copy_is_told(scene: Scene) -> None:
 
 
 def test_a_copy_of_a_feed_whose_log_is_all_trimmed_is_not_asked_for_twice(scene: Scene) -> None:
-    """
-    Its `live` has the time of the copy: a client that resumes from it gets the changes, without a
-    reset.
+    """Its `live` has the time of the copy: a client that resumes from it gets the changes, without
+    a reset.
     """
     filled(scene)
     scene.now_ms += 2 * RETENTION.age_ms
@@ -268,8 +266,7 @@ def test_a_copy_by_time_whose_log_goes_meanwhile_is_resumed_by_time(scene: Scene
 
 
 def test_a_cursor_on_a_copy_that_lags_tells_when_its_last_page_was_written(scene: Scene) -> None:
-    """
-    The pages after it were written upstream long ago; a cursor with the current time would miss
+    """The pages after it were written upstream long ago; a cursor with the current time would miss
     them.
     """
     filled(scene)

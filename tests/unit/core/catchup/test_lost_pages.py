@@ -45,9 +45,8 @@ def cursor(scene: Scene) -> str:
 
 
 def test_a_stream_is_told_from_the_state(scene: Scene) -> None:
-    """
-    It gets the latest operation of each object, then `live`, as after a page that was given up.
-    """
+    """It gets the latest operation of each object, then `live`, as after a page that was given
+    up."""
     scene.now_ms += 30 * HOUR
     scene.catch_up = replace(scene.catch_up, archive=None)
     assert names_after(scene, cursor(scene)) == ["insert"] * 10 + ["live"]
@@ -68,8 +67,7 @@ def test_a_stream_ends_where_nobody_has_what_was_lost(scene: Scene) -> None:
 
 
 def test_a_stream_ends_while_the_state_is_not_where_the_log_begins(scene: Scene) -> None:
-    """
-    This is so while a chained feed skips to its copy: a client that reconnects later gets
+    """This is so while a chained feed skips to its copy: a client that reconnects later gets
     everything.
 
     A copy used to end below the floor, where the same copy began, without a pause.
@@ -96,8 +94,7 @@ def test_a_follower_stands_still(scene: Scene, name: str) -> None:
 
 
 def test_changes_are_refused_behind_what_could_be_told(scene: Scene) -> None:
-    """
-    First the changes before the hole are listed, then the answer is 410 with the place to resume
+    """First the changes before the hole are listed, then the answer is 410 with the place to resume
     from.
     """
     lister = scene.lister()

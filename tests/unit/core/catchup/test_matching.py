@@ -1,5 +1,4 @@
-"""
-The events and the SSE text that a catch-up sends of pages and rows, whole or filtered.
+"""The events and the SSE text that a catch-up sends of pages and rows, whole or filtered.
 
 Refs: where an event's object is found.
 """
@@ -118,9 +117,8 @@ def test_an_entry_that_was_left_keeps_its_id() -> None:
 
 
 def test_removed_parents_of_a_compacted_page_are_unknown() -> None:
-    """
-    The operation that removed the parent may have been compacted: any entry that does not match may
-    have left.
+    """The operation that removed the parent may have been compacted: any entry that does not match
+    may have left.
     """
     leaving = parse(None, "user/bob", "true")
 

@@ -1,5 +1,4 @@
-"""
-Streaming: a catch-up that never ends, as SSE text.
+"""Streaming: a catch-up that never ends, as SSE text.
 
 The tail: the last pages of a log in memory, read once for all waiting streams.
 """
@@ -73,9 +72,8 @@ def test_7_7_what_was_read_ahead_is_not_told_as_handled(scene: Scene) -> None:
 
 
 def test_7_7_a_copy_moves_too(scene: Scene) -> None:
-    """
-    Its cursor moves with each bucket, but neither before `reset` nor between its end and `live`.
-    """
+    """Its cursor moves with each bucket, but neither before `reset` nor between its end and
+    `live`."""
     scene.post(op("a"), op("b"))
     scene.project()
     stream = scene.streamer.open(FEED, "0", {"types": "rare", **CURSORS})
@@ -178,9 +176,8 @@ def refs_in(sse: str) -> list[str]:
 
 
 def test_O32_refs_on_every_way_of_an_event(scene: Scene) -> None:
-    """
-    Copies, the log, filtered streams and the tail have refs; they are made when sent, not stored.
-    """
+    """Copies, the log, filtered streams and the tail have refs; they are made when sent, not
+    stored."""
     scene.post(op("a", "insert", parents=["p"]))
     scene.project()
     scene.profiles.save(FEED, Profile(object_url="/{{type}}s/{{id}}"))
@@ -357,9 +354,8 @@ def test_it_forgets_the_first_pages() -> None:
 
 
 def test_a_page_above_the_bound_is_not_held() -> None:
-    """
-    The tail's end moves past it all the same, so that every stream reads the page from the log.
-    """
+    """The tail's end moves past it all the same, so that every stream reads the page from the
+    log."""
     tail = tail_of(1, bytes_max=100)
 
     assert (tail.last, tail.reaches(0), numbers(tail, 1)) == (1, False, [])
@@ -379,9 +375,8 @@ def test_nothing_new() -> None:
 
 
 def test_a_log_trimmed_above_its_end() -> None:
-    """
-    The tail resumes at the floor. Readers below the floor get no pages, and learn it from the log.
-    """
+    """The tail resumes at the floor. Readers below the floor get no pages, and learn it from the
+    log."""
     tail = tail_of(1, 2)
 
     assert tail.extend(Run([], trimmed=True, floor=9))
@@ -404,9 +399,8 @@ def test_text_is_made_once() -> None:
     ids=["copying", "within a page", "before it"],
 )
 def test_who_is_not_in_step_reads(scene: Scene, cursor: str) -> None:
-    """
-    A stream reads for itself while it copies, if it is within a page, and if it is before the tail.
-    """
+    """A stream reads for itself while it copies, if it is within a page, and if it is before the
+    tail."""
     first = scene.post(op("a"), op("b"))
     scene.post(op("c"))
     scene.project()
@@ -432,9 +426,8 @@ def test_live_is_announced_by_the_stores(scene: Scene) -> None:
 @pytest.mark.parametrize("wanted", [EVERYTHING, Filter(types=frozenset({"video"}))])
 @pytest.mark.parametrize("seed", range(30))
 def test_streams_tell_the_log_once_and_in_order(wanted: Filter, seed: int) -> None:
-    """
-    No stream has a gap or a repeat, in any order of reads, with holes, fillers and a short tail.
-    """
+    """No stream has a gap or a repeat, in any order of reads, with holes, fillers and a short
+    tail."""
     chance = random.Random(seed)
     scene, tail = Scene(), Tail(bytes_max=chance.choice((0, 3_000, 10**6)))
     scene.post(op("before"))

@@ -1,6 +1,5 @@
-"""
-Changes: their ids, the rules of a posted change, and a change's line in the log as each API reads
-it.
+"""Changes: their ids, the rules of a posted change, and a change's line in the log as each API
+reads it.
 """
 
 from __future__ import annotations

@@ -88,9 +88,8 @@ def test_A24_a_purge_needs_both(records: int, seconds: int, purge: Retention | N
 
 @pytest.mark.parametrize("name", ["Authorization", "cookie", "X-Api-Key", "x-hub-signature"])
 def test_credentials_in_headers_are_stored_and_not_shown(name: str) -> None:
-    """
-    The redacted form can be written back and keeps the values; another address cannot read them.
-    """
+    """The redacted form can be written back and keeps the values; another address cannot read
+    them."""
     given = {"webHooks": [{"uri": "http://a", "headers": {name: "abracadabra", "foo": "bar"}}]}
     configuration = replace_configuration(Configuration(), given)
     shown = configuration.redacted_json()
@@ -178,9 +177,8 @@ def administrator(documents: MemoryOperatorDocuments) -> Administrator:
 
 
 def test_a_configuration_is_made_on_top_of_what_others_set() -> None:
-    """
-    Omitted fields keep the values of others; if every write is overtaken, the error is temporary.
-    """
+    """Omitted fields keep the values of others; if every write is overtaken, the error is
+    temporary."""
     admin = administrator(Contended(1))
     assert admin.configure(FEED, {"heartbeatTimeout": "3s"}).election_ns == 60_000_000_000
     assert admin.configuration(FEED).heartbeat_ns == 3_000_000_000

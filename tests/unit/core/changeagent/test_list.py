@@ -155,9 +155,8 @@ def test_a_hole_is_the_end_and_not_the_end(feed: Feed) -> None:
 
 
 def test_the_head_is_known_in_the_middle(feed: Feed) -> None:
-    """
-    It is taken from the followers' checkpoints, and never includes pages that cannot be read yet.
-    """
+    """It is taken from the followers' checkpoints, and never includes pages that cannot be read
+    yet."""
     numbers = [feed.post() for _ in range(200)]
     feed.scene.project()
     feed.log.take(FEED)
@@ -207,9 +206,8 @@ def test_a_strict_reader_is_told_that_it_fell_behind(feed: Feed) -> None:
 
 
 def test_what_comes_while_a_client_waits_is_put_behind(feed: Feed) -> None:
-    """
-    The new pages come from memory under the same query; entries that do not match are skipped.
-    """
+    """The new pages come from memory under the same query; entries that do not match are
+    skipped."""
     query = Query(tags=frozenset({"a"}))
     empty = feed.lister.list(FEED, query)
     kept = [line_of(Change("1", (tag,)), name="n", now_ms=0) for tag in "bab"]

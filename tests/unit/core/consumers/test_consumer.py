@@ -22,9 +22,8 @@ def at(page: int, slot: int = 0) -> Place:
 
 
 def test_one_worker_at_a_time() -> None:
-    """
-    The fence grows with each lease; the holder may renew it, and any worker may take an old one.
-    """
+    """The fence grows with each lease; the holder may renew it, and any worker may take an old
+    one."""
     held = consumer.acquire(PLAIN, "one", NOW)
     assert (held.owner, held.fence, held.state(NOW)) == ("one", 1, "working")
     assert consumer.acquire(held, "one", NOW).fence == 2

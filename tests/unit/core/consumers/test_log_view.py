@@ -47,9 +47,8 @@ def test_a_stretch_of_many_pages_is_read_in_parts() -> None:
 
 
 def test_an_id_must_be_of_this_log() -> None:
-    """
-    The commit second of another deployment's id differs; an id in the future is not in the log.
-    """
+    """The commit second of another deployment's id differs; an id in the future is not in the
+    log."""
     scene = ConsumerScene()
     scene.post("a")
     place = scene.places[0]

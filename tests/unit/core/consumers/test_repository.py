@@ -20,9 +20,8 @@ def test_T38_a_consumer_has_a_name_of_its_own(name: str) -> None:
 
 
 def test_a_change_is_made_on_top_of_others() -> None:
-    """
-    A change that loses the race is tried again; after too many losses it fails and writes nothing.
-    """
+    """A change that loses the race is tried again; after too many losses it fails and writes
+    nothing."""
     store = MemoryConsumers()
     store.write("main", "c", 0, Change(Consumer("main", "c")))
     book, others = ConsumerRepository(store), [3]

@@ -52,9 +52,8 @@ def test_the_slowest_counts() -> None:
 
 
 def test_but_not_for_ever() -> None:
-    """
-    Pages older than the cap are trimmed regardless, and the consumer is reported as fallen off.
-    """
+    """Pages older than the cap are trimmed regardless, and the consumer is reported as fallen
+    off."""
     scene = aged(30)
     scene.ack(scene.lease(), through=1)
     assert scene.scene.retention_service.run(FEED).floor == 8
@@ -63,9 +62,8 @@ def test_but_not_for_ever() -> None:
 
 @pytest.mark.parametrize("idle_ms", [5 * HOUR, 2 * CAP])
 def test_who_stood_while_nothing_came_goes_on_in_the_log(idle_ms: int) -> None:
-    """
-    It gets the next operation, and no copy of what it has, also when idle for longer than the cap.
-    """
+    """It gets the next operation, and no copy of what it has, also when idle for longer than the
+    cap."""
     scene = aged(3)
     scene.register("late", start="now")
     scene.ack(scene.lease(), through=2)

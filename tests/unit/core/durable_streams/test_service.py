@@ -1,5 +1,4 @@
-"""
-Writing and reading streams on a feed that has other operations as well.
+"""Writing and reading streams on a feed that has other operations as well.
 
 Offsets and cursors of live readers.
 """
@@ -227,9 +226,8 @@ PLACES = st.builds(
 
 @given(PLACES, PLACES)
 def test_offsets_sort_as_their_places(one: Place, other: Place) -> None:
-    """
-    They sort as text; they hold the digits of the event id, with those of the seconds at the end.
-    """
+    """They sort as text; they hold the digits of the event id, with those of the seconds at the
+    end."""
     assert messages.parse_offset(messages.encode_offset(one)) == one
     assert (messages.encode_offset(one) < messages.encode_offset(other)) is (one < other)
     id_ = one.encode()

@@ -280,9 +280,8 @@ class TestSuccessors:
         assert len(delete(feeds).removals) == limits.REMOVALS_KEPT + 1
 
     def test_a_late_creation_does_not_reset_the_profile(self, scene: Scene, feeds: Feeds) -> None:
-        """
-        Another request has created the feed and a credential in the meantime. If the profile were
-        replaced, the feed would be open.
+        """Another request has created the feed and a credential in the meantime. If the profile
+        were replaced, the feed would be open.
         """
         feeds.create(NAME)
         delete(feeds)

@@ -124,8 +124,7 @@ def test_a_wake_during_a_run_leaves_a_mark(scene: Scene) -> None:
 
 
 def test_who_finds_the_holder_dead_takes_over(scene: Scene) -> None:
-    """
-    It takes over from the last checkpoint when the lease was unchanged for long enough; the old
+    """It takes over from the last checkpoint when the lease was unchanged for long enough; the old
     holder cannot save.
     """
     scene.post(op())

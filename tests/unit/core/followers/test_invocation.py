@@ -32,9 +32,8 @@ class Turns:
 
 
 def test_all_share_one_deadline() -> None:
-    """
-    Each feed gets the same deadline; after it no other feed begins, but the first always does.
-    """
+    """Each feed gets the same deadline; after it no other feed begins, but the first always
+    does."""
     turns = Turns(ms=60)
     served = serve(["a", "b", "c"], turns.run, clock=lambda: turns.now_ms, run_ms=100)
     assert turns.begun == [("a", 100), ("b", 100)] and served.left == ["c"]

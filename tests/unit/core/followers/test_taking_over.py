@@ -18,8 +18,7 @@ from tidings.core.state.rows import Overwritten, Row
 
 
 def test_no_clock_takes_a_lease_over(scene: Scene) -> None:
-    """
-    A process whose clock is years ahead may begin to observe; the holder only has to renew the
+    """A process whose clock is years ahead may begin to observe; the holder only has to renew the
     lease.
     """
     scene.post(op())
@@ -39,8 +38,7 @@ def test_no_clock_takes_a_lease_over(scene: Scene) -> None:
 
 
 def test_a_lease_is_taken_over_when_it_stood_still_for_long(scene: Scene) -> None:
-    """
-    It is not taken over earlier, nor after observing another holder; each observer waits half of
+    """It is not taken over earlier, nor after observing another holder; each observer waits half of
     the time.
     """
     scene.post(op())
@@ -58,9 +56,8 @@ def test_a_lease_is_taken_over_when_it_stood_still_for_long(scene: Scene) -> Non
 
 
 def test_one_at_a_time_looks_on(scene: Scene) -> None:
-    """
-    However many wake-ups find the lease held, one process observes; another starts if that one is
-    lost.
+    """However many wake-ups find the lease held, one process observes; another starts if that one
+    is lost.
     """
     scene.post(op())
     take(scene)
@@ -79,9 +76,8 @@ def test_one_at_a_time_looks_on(scene: Scene) -> None:
 
 
 def test_clocks_that_differ_do_not_wake_each_other(scene: Scene) -> None:
-    """
-    After an observer with a clock that is ahead, processes with correct clocks start no second one.
-    """
+    """After an observer with a clock that is ahead, processes with correct clocks start no second
+    one."""
     scene.post(op())
     take(scene)
     ahead_ms, began_ms = 10 * limits.LEASE_LOOK_AGAIN_MS, scene.now_ms + limits.LEASE_LATE_MS
@@ -92,9 +88,8 @@ def test_clocks_that_differ_do_not_wake_each_other(scene: Scene) -> None:
 
 
 def test_who_looked_on_at_another_holder_only_leaves_a_mark(scene: Scene) -> None:
-    """
-    Its observation is of an earlier holder; it marks the lease, so the current holder reads again.
-    """
+    """Its observation is of an earlier holder; it marks the lease, so the current holder reads
+    again."""
     scene.post(op())
     old = take(scene)
     new = take(scene, "next")
@@ -106,8 +101,7 @@ def test_who_looked_on_at_another_holder_only_leaves_a_mark(scene: Scene) -> Non
 
 @pytest.mark.parametrize("age_ms", [limits.LEASE_LATE_MS, -limits.CLOCK_SKEW_MS_MAX - 1])
 def test_who_renewed_in_the_future_is_late(scene: Scene, age_ms: int) -> None:
-    """
-    A holder whose clock was an hour ahead crashed: without this no process would observe for an
+    """A holder whose clock was an hour ahead crashed: without this no process would observe for an
     hour.
     """
     lease = take(scene)
@@ -207,9 +201,8 @@ def test_a_lease_that_cannot_be_let_go_is_left_to_be_taken_over(
 
 @pytest.mark.parametrize("skew_ms", [1_000, 21_000, 10**9])
 def test_a_second_follower_writes_nothing_beside_a_living_one(scene: Scene, skew_ms: int) -> None:
-    """
-    This holds however far its clock is ahead: the first one's pending writes land before its own.
-    """
+    """This holds however far its clock is ahead: the first one's pending writes land before its
+    own."""
     scene.post(op("x", tags=["one"]))
     write = scene.state.write
     others: list[int] = []

@@ -101,9 +101,8 @@ def test_what_was_not_handled_is_not_told(scene: Scene, lines: list[TraceRecord]
 
 
 def test_a_request_is_told_once_it_is_in_the_log(scene: Scene, lines: list[TraceRecord]) -> None:
-    """
-    It is reported with its page's number; a repeated request has the trace of the existing page.
-    """
+    """It is reported with its page's number; a repeated request has the trace of the existing
+    page."""
     tracer = Tracer(
         mode=REQUESTED,
         clock=scene.clock,

@@ -1,5 +1,4 @@
-"""
-Webhooks: how they are signed, and how operators configure them.
+"""Webhooks: how they are signed, and how operators configure them.
 
 Delivery: every event arrives, in the order of each object, even if endpoints fail.
 """
@@ -46,9 +45,8 @@ BODY = '{"data":"\u00fc\u2028"}'
 
 @pytest.fixture
 def now_ms() -> int:
-    """
-    Return the current time: the library compares it with its clock, and refuses requests that are
-    five minutes old.
+    """Return the current time: the library compares it with its clock, and refuses requests that
+    are five minutes old.
     """
     return int(time.time() * 1000)
 
@@ -332,9 +330,8 @@ def test_other_formats(name: str) -> None:
 
 
 def test_what_is_not_taken_is_tried_for_days_and_then_parked() -> None:
-    """
-    The delays are those of Standard Webhooks; later messages of the object wait, then continue.
-    """
+    """The delays are those of Standard Webhooks; later messages of the object wait, then
+    continue."""
     scene = hooked("a", "a", "a")
     scene.endpoint.says = lambda name: BROKEN if name == "1" else OK
     delays = []
@@ -436,9 +433,8 @@ def test_it_is_replayed_from_where_an_operator_puts_it() -> None:
 
 
 def test_a_process_that_dies_loses_nothing() -> None:
-    """
-    The messages it had begun are sent again at once, one by one: the worker has the same name.
-    """
+    """The messages it had begun are sent again at once, one by one: the worker has the same
+    name."""
     scene = hooked("a", "a", "a")
     scene.endpoint.dies = True
     with pytest.raises(Killed):
@@ -524,9 +520,8 @@ class Moody:
 def test_nothing_is_lost_or_out_of_order_whatever_happens(
     objects: list[str], moods: list[int]
 ) -> None:
-    """
-    With failures, lost answers and kills, each message is delivered, those of an object in order.
-    """
+    """With failures, lost answers and kills, each message is delivered, those of an object in
+    order."""
     scene = HookScene()
     scene.make()
     moody = Moody(moods)

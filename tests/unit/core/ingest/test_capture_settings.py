@@ -29,9 +29,8 @@ def operations(capture: Capture, written: Write) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("event", ["insert", "update", "delete"])
 def test_a_write_is_one_operation(event: str) -> None:
-    """
-    Its parents come from the item, one for each value of a list; its timestamp is the time of the
-    write.
+    """Its parents come from the item, one for each value of a list; its timestamp is the time of
+    the write.
     """
     item: Attributes = {"id": "x32", "owner": "ann", "tags": ("b", "a", "b")}
     before, after = ({}, item) if event != "delete" else (item, {})

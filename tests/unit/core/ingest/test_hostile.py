@@ -1,5 +1,4 @@
-"""
-Bad requests of producers: each with its status, code and message, and nothing written.
+"""Bad requests of producers: each with its status, code and message, and nothing written.
 
 Bad cursors, filters and messages of consumers are in test_hostile_consumers.py.
 """

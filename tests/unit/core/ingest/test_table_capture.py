@@ -50,8 +50,7 @@ def pages(scene: Scene) -> list[str]:
 def test_what_comes_together_is_one_page(
     scene: Scene, batches: list[str], expected: list[str]
 ) -> None:
-    """
-    Repeated from where the page began, fewer or more, only what is new is appended; from its
+    """Repeated from where the page began, fewer or more, only what is new is appended; from its
     middle, as after a crash, the rest repeats, and the last of each object is the last.
     """
     for names in batches:
@@ -83,9 +82,8 @@ def test_an_answer_that_was_lost_repeats_nothing(scene: Scene) -> None:
 
 
 def test_what_no_operation_can_be_made_of_is_put_aside(scene: Scene) -> None:
-    """
-    It is stored under the time and the id of the write, with the reason; the others are appended.
-    """
+    """It is stored under the time and the id of the write, with the reason; the others are
+    appended."""
     outbox = MemoryOutbox()
     bad = replace(writes("b")[0], after={})
     for _ in range(2):

@@ -1,5 +1,4 @@
-"""
-Bounds on posting: objects outside are not changed, whether or not their latest operation is
+"""Bounds on posting: objects outside are not changed, whether or not their latest operation is
 projected.
 """
 
@@ -43,9 +42,8 @@ class Poster:
 @pytest.mark.parametrize("projected", [True, False], ids=["in the state", "in the log alone"])
 @pytest.mark.parametrize("event", ["delete", "update", "insert"])
 def test_what_lies_outside_is_not_touched(scene: Scene, event: str, projected: bool) -> None:
-    """
-    A parent within the bound in the operation gives no right to the object; nothing is written.
-    """
+    """A parent within the bound in the operation gives no right to the object; nothing is
+    written."""
     poster = Poster(scene)
     poster.whole(op("theirs", parents=THEIRS))
     if projected:
@@ -58,9 +56,8 @@ def test_what_lies_outside_is_not_touched(scene: Scene, event: str, projected: b
 
 
 def test_what_lies_within_is(scene: Scene) -> None:
-    """
-    New objects, those within the bound, those that came into it, and deleted ones may be posted.
-    """
+    """New objects, those within the bound, those that came into it, and deleted ones may be
+    posted."""
     poster = Poster(scene)
     poster.whole(op("shared", parents=MINE + THEIRS), op("gone", parents=THEIRS))
     poster.whole(op("gone", "delete", parents=THEIRS), op("came", parents=THEIRS))

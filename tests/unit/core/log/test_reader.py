@@ -145,9 +145,8 @@ class Replicated(MemoryLog):
 def test_what_a_stale_read_misses_is_neither_end_nor_hole(
     present: set[int], missed: set[int], after: int, floor: int
 ) -> None:
-    """
-    Pages that a replica lacks are found, although followers have handled them: the result is that
-    of a consistent read.
+    """Pages that a replica lacks are found, although followers have handled them: the result is
+    that of a consistent read.
     """
     stale, whole = Scene(log=Replicated(*missed)), Scene()
     runs = []
@@ -182,9 +181,8 @@ def test_only_at_its_end_a_catch_up_reads_strongly(monkeypatch: pytest.MonkeyPat
 
 
 def test_who_is_near_the_end_asks_once() -> None:
-    """
-    Near the last known end one consistent read is enough; far from it a replica is read first.
-    """
+    """Near the last known end one consistent read is enough; far from it a replica is read
+    first."""
     log = Replicated()
     scene = Scene(log=log)
     put(scene, *range(1, 200))
@@ -227,9 +225,8 @@ def test_what_was_given_up_is_not_read_in_vain() -> None:
 
 
 def test_what_comes_before_a_lost_page_is_told(scene: Scene) -> None:
-    """
-    The read that ends before the lost page returns them; the error comes for a reader right before
-    it.
+    """The read that ends before the lost page returns them; the error comes for a reader right
+    before it.
     """
     put(scene, 1, 2, 4)
     scene.set_checkpoint("state", 4)
@@ -342,8 +339,7 @@ def test_which_holes_are_closed(
 
 
 def test_a_filler_is_as_old_as_what_follows_it(scene: Scene) -> None:
-    """
-    A cursor on it counts as a time once the page is trimmed: this must not be the end of the
+    """A cursor on it counts as a time once the page is trimmed: this must not be the end of the
     outage.
     """
     put(scene, 1, 3)

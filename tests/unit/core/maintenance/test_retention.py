@@ -1,5 +1,4 @@
-"""
-Retention: how far the floor may rise, and which pages always stay.
+"""Retention: how far the floor may rise, and which pages always stay.
 
 Renewing: extending pages that must outlive their original time to live.
 """
@@ -211,8 +210,8 @@ def test_a_log_that_vanished_whole_is_not_silent() -> None:
 
 
 def test_no_sweep_renews_what_a_consumer_or_an_archive_holds_for_days() -> None:
-    """
-    Ten pages a second for sixty hours, held all the time: nothing expires and nothing is written.
+    """Ten pages a second for sixty hours, held all the time: nothing expires and nothing is
+    written.
 
     Each page here represents a thousand. Pages used to be extended one by one each hour, which took
     longer than a sweep may.
@@ -280,8 +279,7 @@ class Renewals:
 
 
 def test_what_expires_soon_and_must_stay_is_renewed() -> None:
-    """
-    It is renewed for the lifetime of a page, whatever its neighbours' expiry; others are not
+    """It is renewed for the lifetime of a page, whatever its neighbours' expiry; others are not
     changed.
     """
     far = SOON + 1
@@ -313,8 +311,7 @@ def test_a_clock_that_was_ahead_delays_no_round() -> None:
 
 
 def test_where_nothing_must_stay_there_is_a_rest_too() -> None:
-    """
-    Most feeds are like this most of the time: the caller need not compute how far young pages
+    """Most feeds are like this most of the time: the caller need not compute how far young pages
     reach.
     """
     kept = Renewals([SOON - 1])

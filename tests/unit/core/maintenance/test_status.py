@@ -76,9 +76,8 @@ def test_a_follower_that_is_behind_says_how_far(scene: Scene) -> None:
 
 
 def test_W25_a_follower_that_stands_still_is_told(scene: Scene) -> None:
-    """
-    oplog always said OK. A lag of a minute is not reported yet; one of more than two sweeps is.
-    """
+    """oplog always said OK. A lag of a minute is not reported yet; one of more than two sweeps
+    is."""
     scene.post(op("a"))
     scene.now_ms += limits.LAG_MS_MAX
     assert look(scene)["status"] == OK
@@ -174,9 +173,8 @@ def test_a_follower_of_any_name_is_told(scene: Scene) -> None:
 
 
 def test_the_archive_is_told_while_there_is_one(scene: Scene) -> None:
-    """
-    It is listed before its first run too; the checkpoint of one that was turned off is ignored.
-    """
+    """It is listed before its first run too; the checkpoint of one that was turned off is
+    ignored."""
     with_archive = replace(reporter(scene), archives=True)
 
     assert list(followers(scene)) == sorted(FOLLOWERS)
@@ -188,9 +186,8 @@ def test_the_archive_is_told_while_there_is_one(scene: Scene) -> None:
 
 
 def test_the_frontier_is_a_cursor(scene: Scene) -> None:
-    """
-    It is the cursor from which a consumer that has everything resumes; it stays before a hole.
-    """
+    """It is the cursor from which a consumer that has everything resumes; it stays before a
+    hole."""
     scene.post(op("a"))
     scene.post(op("b"))
     scene.log.take(FEED)

@@ -39,9 +39,8 @@ def test_late_followers_are_rung(scene: Scene) -> None:
 
 
 def test_a_follower_at_rest_beside_a_page_that_waited_was_not_woken(scene: Scene) -> None:
-    """
-    The stream wakes it within a second. A follower that is running, or has only a new page, is not
-    counted.
+    """The stream wakes it within a second. A follower that is running, or has only a new page, is
+    not counted.
     """
 
     def missed() -> int:
@@ -67,8 +66,7 @@ def test_each_figure_is_of_the_feed_that_is_swept(scene: Scene) -> None:
 
 
 def test_a_few_pages_wait_for_the_archive(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Each run costs two writes and a part: it is woken after some time, or with enough pages for a
+    """Each run costs two writes and a part: it is woken after some time, or with enough pages for a
     part.
     """
     monkeypatch.setattr(limits, "ARCHIVE_PAGES", 3)
@@ -173,9 +171,8 @@ def test_a_chained_feed_is_woken_each_minute(scene: Scene) -> None:
 
 
 def test_a_feed_that_fails_stops_no_other(scene: Scene) -> None:
-    """
-    Its other steps and connections run too; the sweep ends with all errors, each with its name.
-    """
+    """Its other steps and connections run too; the sweep ends with all errors, each with its
+    name."""
     for feed in ("main", "other"):
         scene.post(op(), feed=feed)
     failing = {"main"}
@@ -263,9 +260,8 @@ def test_a_number_taken_and_never_written_is_a_lag(scene: Scene) -> None:
 
 
 def test_who_is_on_a_socket_is_told(scene: Scene) -> None:
-    """
-    Connections with a subscription are counted for each feed, for longer than until the next sweep.
-    """
+    """Connections with a subscription are counted for each feed, for longer than until the next
+    sweep."""
     for name in ("a", "b", "c"):
         scene.say(scene.connect(name), action="subscribe")
     scene.connect("idle")
@@ -338,8 +334,7 @@ def test_a_connection_of_a_clock_that_was_ahead_is_closed(scene: Scene) -> None:
 
 
 def test_a_dead_holder_is_found_before_the_next_page_comes(scene: Scene) -> None:
-    """
-    No follower lags yet, but the next one would have to wait: the sweep starts to observe the
+    """No follower lags yet, but the next one would have to wait: the sweep starts to observe the
     lease.
     """
     scene.followers.take(FEED, "push", owner="dead", now_ms=scene.now_ms)

@@ -1,5 +1,4 @@
-"""
-Verifying: exactly the differences between the state and the fold of the log are reported.
+"""Verifying: exactly the differences between the state and the fold of the log are reported.
 
 Objects older than the log are compared with the archive if there is one.
 """
@@ -38,8 +37,7 @@ from tidings.core.state.rows import ABSENT, Kind, Row, bucket_of
 
 
 class CountingState(MemoryState):
-    """
-    Runs an action before a bucket is read, and counts the reads of each bucket, without those of
+    """Runs an action before a bucket is read, and counts the reads of each bucket, without those of
     the action.
     """
 
@@ -82,8 +80,7 @@ def test_a_state_that_follows_its_log_agrees(scene: Scene) -> None:
 
 
 def test_what_was_broken_by_hand_is_named(scene: Scene) -> None:
-    """
-    The rows are one missing, one that was never overwritten, one that was changed, and one too
+    """The rows are one missing, one that was never overwritten, one that was changed, and one too
     many.
     """
     remove(scene, "video/a")
@@ -113,9 +110,8 @@ def test_what_was_broken_by_hand_is_named(scene: Scene) -> None:
     ],
 )
 def test_a_row_at_its_place_must_say_the_same(scene: Scene, fields: dict[str, object]) -> None:
-    """
-    These are the line, the time of its page, and the expiry, which a living object must not have.
-    """
+    """These are the line, the time of its page, and the expiry, which a living object must not
+    have."""
     alter(scene, "video/c", **fields)
 
     assert named(scene) == ["altered video/c"]

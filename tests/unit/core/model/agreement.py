@@ -14,8 +14,7 @@ def _line_from(raw: object, now_ms: int, where: str) -> str:
 
 
 def lines_from(body: bytes, content_type: str, *, now_ms: int) -> list[str]:
-    """
-    Return the lines of *body*, after both ways have given the same.
+    """Return the lines of *body*, after both ways have given the same.
 
     Raises:
         Rejected: both reject it, for the same reason.

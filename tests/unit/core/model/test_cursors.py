@@ -24,9 +24,8 @@ REPLICATIONS = st.builds(Replication, SECONDS, PAGES, BUCKETS, st.booleans(), PA
 
 @given(PLACES | REPLICATIONS)
 def test_a_cursor_reads_back(cursor: Place | Replication) -> None:
-    """
-    Hex is read in either case; it is always written as 24 lower-case digits, which oplogc requires.
-    """
+    """Hex is read in either case; it is always written as 24 lower-case digits, which oplogc
+    requires."""
     text = cursor.encode()
 
     assert re.fullmatch("[0-9a-f]{24}", text)
@@ -75,9 +74,8 @@ def test_nothing_and_now_are_the_end_of_the_log(text: str) -> None:
     ],
 )
 def test_decimals_ask_for_a_replication(text: str, ms: int) -> None:
-    """
-    They are read as oplog read them: negative ones stay negative, large ones mean our last second.
-    """
+    """They are read as oplog read them: negative ones stay negative, large ones mean our last
+    second."""
     assert cursors.parse(text) == Since(ms)
 
 
@@ -94,8 +92,7 @@ def test_decimals_ask_for_a_replication(text: str, ms: int) -> None:
     ],
 )
 def test_O37_24_hex_digits_are_a_place(text: str, cursor: Place | Replication) -> None:
-    """
-    Both cases are accepted. An id of another system is a place too: the time in its first digits
+    """Both cases are accepted. An id of another system is a place too: the time in its first digits
     counts.
     """
     assert cursors.parse(text) == cursor

@@ -171,8 +171,8 @@ def test_where_a_change_event_comes_from() -> None:
 
 
 class Flattened:
-    """
-    A table as a consumer of Debezium keeps one: by key, as `ExtractNewRecordState` unwraps events.
+    """A table as a consumer of Debezium keeps one: by key, as `ExtractNewRecordState` unwraps
+    events.
 
     `c`, `u` and `r` write the row `after`, `d` deletes by the key in `before`, `t` empties it.
     """

@@ -161,9 +161,8 @@ def test_O58_what_matches_may_match(
 
 
 def test_a_quick_look_spares_the_parsing() -> None:
-    """
-    The text is not parsed if it has none of the values, unless they are many or may be escaped.
-    """
+    """The text is not parsed if it has none of the values, unless they are many or may be
+    escaped."""
     plain = line("x", type="video", parents=["user/ann"])
 
     assert not filters.parse("user", None).may_match(plain)

@@ -140,9 +140,8 @@ def test_data_is_any_value(value: object) -> None:
 
 @given(OPERATIONS)
 def test_a_line_is_one_line_and_reads_back(raw: dict[str, Any]) -> None:
-    """
-    A line with any content has no line break, its event can be sliced off, and it has the fields as
-    they were sent. Posted again it gives the same bytes, which a repair from a dump relies on.
+    """A line with any content has no line break, its event can be sliced off, and it has the fields
+    as they were sent. Posted again it gives the same bytes, which a repair from a dump relies on.
     """
     kept = operations.line_from(raw, now_ms=NOW)
 
@@ -187,9 +186,8 @@ def test_a_line_gets_another_event() -> None:
     ],
 )
 def test_numbers_in_data_keep_their_digits(text: str) -> None:
-    """
-    This includes more digits than a double has; text that only looks like a number stays as it is.
-    """
+    """This includes more digits than a double has; text that only looks like a number stays as it
+    is."""
     body = f'{{"event":"insert","type":"video","id":"x","data":{text}}}'
     (line,) = lines_from(body.encode(), JSON_TYPE, now_ms=0)
 

@@ -1,5 +1,4 @@
-"""
-Pages: the unit of append.
+"""Pages: the unit of append.
 
 Unpacking is bounded, whatever size the packed bytes claim.
 """
@@ -101,9 +100,8 @@ def test_a_page_is_not_read_with_slots_of_another() -> None:
 
 
 def test_ids_of_a_page() -> None:
-    """
-    An id is the second of the commit, the number and the slot; the page's end is after every slot.
-    """
+    """An id is the second of the commit, the number and the slot; the page's end is after every
+    slot."""
     page = Page(7, "a\nb", "", NOW + 999)
 
     assert page.seconds == NOW // 1000

@@ -1,5 +1,4 @@
-"""
-The compiled parser of ordinary operations agrees with the rules in Python on every body.
+"""The compiled parser of ordinary operations agrees with the rules in Python on every body.
 
 AGREEMENT_BODIES asks for more generated ones (`make fuzz`).
 """

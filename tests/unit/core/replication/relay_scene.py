@@ -71,8 +71,7 @@ class Timed(Scene):
 
 @dataclass
 class Net:
-    """
-    Implements `Upstream`: the nodes by address, which ones are down, and an action before each
+    """Implements `Upstream`: the nodes by address, which ones are down, and an action before each
     request.
     """
 

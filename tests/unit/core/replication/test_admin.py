@@ -25,9 +25,8 @@ def place(page: int, slot: int = PAGE_END, seconds: int = 9) -> str:
 
 
 def test_D23_a_feed_is_told_with_its_status_and_position() -> None:
-    """
-    The document has its name, its status, and its position as a cursor that is valid on any copy.
-    """
+    """The document has its name, its status, and its position as a cursor that is valid on any
+    copy."""
     node = chained().node
     document = node.control.document(FEED)
     assert (document["feed"], document["status"], document["page"]) == (FEED, "running", 3)

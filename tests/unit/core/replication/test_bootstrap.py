@@ -64,9 +64,8 @@ def test_rows_come_as_they_are_upstream() -> None:
 
 
 def test_what_the_upstream_has_not_got_is_deleted_now() -> None:
-    """
-    It is deleted with the current time, so that a client that resumes by time gets the delete.
-    """
+    """It is deleted with the current time, so that a client that resumes by time gets the
+    delete."""
     chain = Chain()
     chain.node.post("ours", "both", "gone")
     chain.node.post("gone", event="delete")
@@ -282,8 +281,7 @@ def test_20_6_a_clock_that_is_set_back_delays_no_comparison() -> None:
 
 
 def test_20_6_a_row_that_was_lost_is_mended_by_its_bucket() -> None:
-    """
-    It is repaired when its bucket's turn comes; only that bucket's rows are read, and it is
+    """It is repaired when its bucket's turn comes; only that bucket's rows are read, and it is
     counted.
     """
     chain = chained(3)

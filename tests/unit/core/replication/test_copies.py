@@ -236,9 +236,8 @@ def test_what_may_lack_pages_is_promoted_for_a_reason_alone(why: str | None) -> 
 
 
 def promoted_without_the_end() -> tuple[Chain, Place]:
-    """
-    Return a chain of two copies. The first was promoted without a page that the second one has.
-    """
+    """Return a chain of two copies. The first was promoted without a page that the second one
+    has."""
     chain = chained(2, length=2)
     chain.master.post_each(*"cd")
     gone = chain.nodes[1]
@@ -251,9 +250,8 @@ def promoted_without_the_end() -> tuple[Chain, Place]:
 
 
 def test_a_reader_of_what_was_given_up_is_told() -> None:
-    """
-    P5.7: this holds before and after the log has grown past the page that the reader has seen.
-    """
+    """P5.7: this holds before and after the log has grown past the page that the reader has
+    seen."""
     chain, gone = promoted_without_the_end()
     scene, here = chain.node.scene, chain.node.pages()
     assert gone.page == 4 and [page for page, _, _ in here] == [1, 2, here[-1][0]]

@@ -26,9 +26,8 @@ from tidings.core.replication.wire import UpstreamStatus
 
 
 def test_D13_delays_grow_up_to_a_minute_and_never_end() -> None:
-    """
-    They double from half a second; even after a thousand failures there is an attempt each minute.
-    """
+    """They double from half a second; even after a thousand failures there is an attempt each
+    minute."""
     delays = [backoff_ms(failures) for failures in range(1, 12)]
 
     assert delays[:4] == [500, 1_000, 2_000, 4_000]
@@ -163,9 +162,8 @@ def test_what_was_seen_is_stored_with_the_next_write(holding: Holding) -> None:
 
 
 def test_D37_the_master_is_read_when_it_is_the_upstream(holding: Holding) -> None:
-    """
-    Otherwise the master's own time counts; the time never decreases, and is never in the future.
-    """
+    """Otherwise the master's own time counts; the time never decreases, and is never in the
+    future."""
     lock = holding.lock
     for status, expected in [
         (replace(STATUS, master="m"), NOW - 5),

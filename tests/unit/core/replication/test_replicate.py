@@ -38,9 +38,8 @@ def test_D2_a_chained_feed_has_the_same_pages_under_the_same_ids() -> None:
 
 
 def test_a_chain_of_three_is_as_the_master() -> None:
-    """
-    Each reads the one before it, and passes on the chain of feeds that the pages came through.
-    """
+    """Each reads the one before it, and passes on the chain of feeds that the pages came
+    through."""
     chain = chained(length=3)
 
     assert same(chain)
@@ -69,8 +68,7 @@ def test_D4_with_a_checkpoint_what_follows_is_read() -> None:
 
 
 def test_D9_the_low_watermark_is_explicit() -> None:
-    """
-    It is the first page that was ever local; after a copy of the state it is the page after the
+    """It is the first page that was ever local; after a copy of the state it is the page after the
     copy.
     """
     chain = chained(4)
@@ -282,9 +280,8 @@ def test_D2_a_page_is_kept_with_its_bytes_time_and_slots() -> None:
 
 
 def test_a_page_expires_after_the_floor_has_passed_it() -> None:
-    """
-    It expires like any page; an old one stays a day, within which retention passes or extends it.
-    """
+    """It expires like any page; an old one stays a day, within which retention passes or extends
+    it."""
     young = pack_page(page(1, line(), at_ms=NOW), "r", now_ms=NOW + 5, page_ms=PAGE_MS)
     old = pack_page(page(1, line(), at_ms=NOW - 3 * PAGE_MS), "r", now_ms=NOW, page_ms=PAGE_MS)
 

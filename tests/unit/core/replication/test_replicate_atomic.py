@@ -74,9 +74,8 @@ def test_D5_a_run_that_is_killed_is_followed_by_another() -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_D31_what_cannot_be_saved_is_not_here(before: bool) -> None:
-    """
-    With a lost request and with a lost answer the checkpoint is right, and no page is stored twice.
-    """
+    """With a lost request and with a lost answer the checkpoint is right, and no page is stored
+    twice."""
     chain = posted(*"abc")
     failing = Failing(chain.node, before=before)
     copied = chain.node.run(store=failing)
@@ -151,9 +150,8 @@ def test_D8_a_gap_is_never_written() -> None:
 
 
 def test_D28_what_readers_did_not_manage_is_theirs() -> None:
-    """
-    The copy continues, and a follower that failed reads the whole page again from its checkpoint.
-    """
+    """The copy continues, and a follower that failed reads the whole page again from its
+    checkpoint."""
     chain = chained(2)
     chain.master.post("c")
     chain.node.relayer().run(FEED)
@@ -221,9 +219,8 @@ def test_a_master_that_is_behind_is_another_log() -> None:
 
 
 def test_D21_an_upstream_that_is_behind_is_waited_for() -> None:
-    """
-    It is a copy that has not reached that page yet: no error, no page twice, and no step back.
-    """
+    """It is a copy that has not reached that page yet: no error, no page twice, and no step
+    back."""
     chain = chained(4)
     behind = Chain()
     for number in range(2):

@@ -112,9 +112,8 @@ class History:
         scene.project()
 
     def check(self) -> None:
-        """
-        Check that every page is the master's, none is missing, and the checkpoint is the last one.
-        """
+        """Check that every page is the master's, none is missing, and the checkpoint is the last
+        one."""
         node = self.chain.node
         relay, floor = node.relay, node.scene.log.floor(FEED)
         pages = {number: (text, at_ms) for number, text, at_ms in node.pages()}

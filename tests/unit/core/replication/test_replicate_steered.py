@@ -1,6 +1,5 @@
-"""
-The behaviour of a relay on actions of an operator, after it fell off, and as an elected leader.
-"""
+"""The behaviour of a relay on actions of an operator, after it fell off, and as an elected
+leader."""
 
 from __future__ import annotations
 
@@ -116,9 +115,8 @@ def test_D20_who_wants_the_latest_forgets_the_rest() -> None:
 
 
 def test_a_reader_that_fell_off_with_its_feed_is_told_everything() -> None:
-    """
-    It gets the changes and deletions since the time of its cursor, then the log after the copy.
-    """
+    """It gets the changes and deletions since the time of its cursor, then the log after the
+    copy."""
     chain = chained(3)
     node = chain.node
     page = node.scene.reader.at(FEED, 3)
@@ -145,8 +143,7 @@ def test_D41_roles_can_be_configured() -> None:
 
 
 def test_D40_a_follower_that_becomes_leader_goes_on_where_it_stands() -> None:
-    """
-    When it becomes a follower again it continues too: same log, no page twice, no page requested
+    """When it becomes a follower again it continues too: same log, no page twice, no page requested
     again.
     """
     cluster = Cluster(2)
@@ -219,9 +216,8 @@ def test_D35_operations_are_counted_as_received() -> None:
 
 
 def test_whom_the_old_upstream_came_through_is_forgotten() -> None:
-    """
-    The chain is dropped before the new upstream is read, as those feeds may copy this one from now
-    on.
+    """The chain is dropped before the new upstream is read, as those feeds may copy this one from
+    now on.
     """
     chain = chained(2, length=2)
     node = chain.nodes[1]

@@ -64,8 +64,7 @@ def chained(scene: Scene, **known: object) -> ReplicationReader:
 
 
 def test_D16_what_is_gone_is_told_at_once(scene: Scene, teller: ReplicationReader) -> None:
-    """
-    This holds although pages below the floor are still stored; the error names the first page of
+    """This holds although pages below the floor are still stored; the error names the first page of
     the log.
     """
     first, *_ = scene.post_each(*"abcd")

@@ -1,5 +1,4 @@
-"""
-Profiles: which are valid, how changes are saved and cached, and the pages that a feed lost.
+"""Profiles: which are valid, how changes are saved and cached, and the pages that a feed lost.
 
 Compatibility: in which server's words a feed refuses requests.
 """

@@ -1,5 +1,4 @@
-"""
-Resources as operators write them.
+"""Resources as operators write them.
 
 Admissions: when an open connection must be closed.
 """
@@ -106,9 +105,8 @@ def test_an_ending_is_forgotten_when_nobody_can_be_connected() -> None:
 
 
 def test_of_very_many_the_oldest_are_forgotten() -> None:
-    """
-    A profile must fit an item and is read often, so it forgets the oldest. Until then the sweep has
-    closed the WebSockets of such keys; all streams that were admitted before then end.
+    """A profile must fit an item and is read often, so it forgets the oldest. Until then the sweep
+    has closed the WebSockets of such keys; all streams that were admitted before then end.
     """
     standing = tuple(Ended(f"k{n}", NOW + n) for n in range(limits.ENDED_MAX))
     for n in (limits.ENDED_MAX, limits.ENDED_MAX + 1):

@@ -54,9 +54,8 @@ def test_pages_seen_again_change_nothing(batches: list[list[dict[str, str]]], ba
 
 
 class Dying:
-    """
-    Wraps a store; the process crashes within the call number *at*, before or after its effect.
-    """
+    """Wraps a store; the process crashes within the call number *at*, before or after its
+    effect."""
 
     def __init__(self, store: object, calls: list[str], at: int, *, before: bool) -> None:
         self._store, self._calls, self._at, self._before = store, calls, at, before
@@ -81,9 +80,8 @@ class Died(Exception): ...
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("at", range(1, 5))
 def test_removed_parents_survive_a_crash_at_any_moment(at: int, before: bool) -> None:
-    """
-    The next run stores all removed parents, at whichever step a run crashes: reading the old rows,
-    writing removed parents, writing rows, moving the checkpoint.
+    """The next run stores all removed parents, at whichever step a run crashes: reading the old
+    rows, writing removed parents, writing rows, moving the checkpoint.
     """
     scene = Scene()
     scene.keep_removed_parents()
@@ -157,9 +155,8 @@ def test_removed_parents_are_unknown_if_they_were_not_kept(scene: Scene) -> None
 
 
 def test_a_page_that_was_half_handled_without_removed_parents_stays_unknown(scene: Scene) -> None:
-    """
-    A run without the setting wrote the page's rows and crashed; the parents that they replaced are
-    lost.
+    """A run without the setting wrote the page's rows and crashed; the parents that they replaced
+    are lost.
     """
     scene.projected(op("a", parents=["p"]))
     scene.post(op("a", parents=["q"]), op("b"))

@@ -64,9 +64,8 @@ def test_however_the_log_is_cut_into_runs(pages: list[Page], cut: int) -> None:
 def test_a_run_that_is_repeated_never_says_anything_else(
     pages: list[Page], began: int, reached: int
 ) -> None:
-    """
-    A run from page *began* on crashed after it had written the rows up to *reached*, all of them or
-    some. The next run finds the same parents, or leaves the page out.
+    """A run from page *began* on crashed after it had written the rows up to *reached*, all of them
+    or some. The next run finds the same parents, or leaves the page out.
     """
     expected = brute_force(pages)
     written = rows(pages[: max(began, reached)])
@@ -80,9 +79,8 @@ def test_a_run_that_is_repeated_never_says_anything_else(
 
 
 def test_a_tombstone_that_has_expired_hides_nothing() -> None:
-    """
-    A run wrote it and crashed; when its page is handled again much later, it does not count as new.
-    """
+    """A run wrote it and crashed; when its page is handled again much later, it does not count as
+    new."""
     pages = [page(1, line("a", parents=["p"])), page(2, line("a", "delete"), line("b"))]
     gone_by = pages[1].at_ms
 

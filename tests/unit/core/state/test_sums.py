@@ -139,9 +139,8 @@ def test_types_are_spelled_as_they_are(scene: Scene) -> None:
 
 
 def test_a_state_without_sums_is_counted(scene: Scene) -> None:
-    """
-    A state of an older release is counted, however large it is; the feed continues in the meantime.
-    """
+    """A state of an older release is counted, however large it is; the feed continues in the
+    meantime."""
     scene.post(*[op(f"x{number}") for number in range(900)])
     scene.post(*[op(f"x{number}", "delete") for number in range(0, 900, 3)])
     scene.project()
@@ -200,9 +199,8 @@ def test_what_a_run_that_died_deleted_long_ago_is_counted_again(
 
 
 def test_who_stores_sums_that_others_replaced_stops(scene: Scene) -> None:
-    """
-    A holder that was suspended stops: the sums of the other one are kept, and its run starts again.
-    """
+    """A holder that was suspended stops: the sums of the other one are kept, and its run starts
+    again."""
     scene.post(op("a"))
     scene.project()
     stored = scene.sums.read(FEED)
@@ -223,9 +221,8 @@ def test_who_stores_sums_that_others_replaced_stops(scene: Scene) -> None:
 
 
 def test_what_was_noted_is_not_added_to_what_was_stored_since(scene: Scene) -> None:
-    """
-    A holder that crashed between the sums and the checkpoint has stored the earlier note with them.
-    """
+    """A holder that crashed between the sums and the checkpoint has stored the earlier note with
+    them."""
     scene.post(op("a"))
     scene.project()
     scene.post(op("b"))
@@ -238,9 +235,8 @@ def test_what_was_noted_is_not_added_to_what_was_stored_since(scene: Scene) -> N
 
 
 def test_sums_that_are_ahead_wait_for_the_checkpoint(scene: Scene) -> None:
-    """
-    A smaller batch after a run that crashed handles a part of the pages which that run counted.
-    """
+    """A smaller batch after a run that crashed handles a part of the pages which that run
+    counted."""
     scene.post(op("a"))
     scene.project()
     pages = [scene.post(op("b", type="user")), scene.post(op("c", type="user"))]
@@ -267,8 +263,7 @@ def test_sums_of_another_state_are_not_told(scene: Scene) -> None:
 
 
 def test_what_nobody_wants_is_not_kept(scene: Scene) -> None:
-    """
-    One write marks the sums as unused; then none is made, and nothing is read, until they are
+    """One write marks the sums as unused; then none is made, and nothing is read, until they are
     requested.
     """
     scene.post(op("a"))
@@ -323,9 +318,8 @@ STEPS = st.lists(
 @settings(max_examples=150)
 @given(STEPS, st.sampled_from([1, 3, limits.SUM_CHANGES_MAX]))
 def test_whatever_happens_the_sums_are_those_of_the_log(steps: list[Step], changes: int) -> None:
-    """
-    No sum is ever wrong: with runs that crash at any point, late writes, new processes, and whether
-    or not sums are requested.
+    """No sum is ever wrong: with runs that crash at any point, late writes, new processes, and
+    whether or not sums are requested.
     """
     scene = Scene()
     with pytest.MonkeyPatch.context() as patch:

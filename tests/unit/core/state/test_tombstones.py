@@ -31,9 +31,8 @@ def redeployed(scene: Scene, life_ms: int) -> None:
 
 @pytest.mark.parametrize("lives", [(21 * DAY,), (TOMBSTONE_MS + DAY, TOMBSTONE_MS, 21 * DAY)])
 def test_a_deletion_is_told_after_the_retention_grew(scene: Scene, lives: tuple[int, ...]) -> None:
-    """
-    Its tombstone has expired under the earlier retention, so the client gets a reset and everything
-    again.
+    """Its tombstone has expired under the earlier retention, so the client gets a reset and
+    everything again.
     """
     cursor = scene.projected(op("x")).end.encode()
     scene.now_ms += 600_000
@@ -72,8 +71,7 @@ def test_a_plan_grows_too_old_by_the_tombstones_there_are(scene: Scene) -> None:
     ],
 )
 def test_known_since(at_ms: int, since_ms: int) -> None:
-    """
-    The retention grows from 7 to 21 days at NOW: first the earlier one counts, then the change,
+    """The retention grows from 7 to 21 days at NOW: first the earlier one counts, then the change,
     then the new one.
     """
     remembered = Remembered(7 * DAY, 7 * DAY, 0).then(21 * DAY, NOW)
@@ -104,9 +102,8 @@ def test_no_deletion_that_is_gone_counts_as_known(
 
 
 def test_a_note_is_written_once(scene: Scene) -> None:
-    """
-    It is written before the first tombstone under a setting, and before the first page of a feed.
-    """
+    """It is written before the first tombstone under a setting, and before the first page of a
+    feed."""
     scene.projected(op("a"))
     assert scene.tombstones.remembered(FEED) == Remembered(TOMBSTONE_MS, TOMBSTONE_MS, 0)
     scene.projected(op("a", "delete"))
@@ -116,18 +113,16 @@ def test_a_note_is_written_once(scene: Scene) -> None:
 
 
 def test_a_feed_of_an_earlier_release(scene: Scene) -> None:
-    """
-    It has no note, so its tombstones are assumed to have lived as long as the minimal retention.
-    """
+    """It has no note, so its tombstones are assumed to have lived as long as the minimal
+    retention."""
     assert tombstones.known_since(scene.tombstones, FEED, NOW) == NOW - limits.TOMBSTONE_MS_MIN
     note = tombstones.note(scene.tombstones, FEED, 21 * DAY, NOW, first=False)
     assert note == Remembered(21 * DAY, limits.TOMBSTONE_MS_MIN, NOW + SKEW)
 
 
 def test_tombstones_of_another_deployment_may_live_shorter(scene: Scene) -> None:
-    """
-    A copy has its upstream's tombstones; objects deleted later are kept for the own retention.
-    """
+    """A copy has its upstream's tombstones; objects deleted later are kept for the own
+    retention."""
     tombstones.note(scene.tombstones, FEED, 21 * DAY, NOW, first=True)
     tombstones.note_copied(scene.tombstones, FEED, 21 * DAY, NOW)
 
@@ -136,9 +131,8 @@ def test_tombstones_of_another_deployment_may_live_shorter(scene: Scene) -> None
 
 
 def test_nothing_is_written_where_the_note_is_not() -> None:
-    """
-    Of two functions with different settings, one that cannot save its note writes no tombstones.
-    """
+    """Of two functions with different settings, one that cannot save its note writes no
+    tombstones."""
 
     class Contended(MemoryTombstones):
         def remember(self, feed: str, old: Remembered | None, new: Remembered) -> bool:

@@ -1,5 +1,4 @@
-"""
-The corrections that a dump implies, by definition: the Spark job and the corrector are compared
+"""The corrections that a dump implies, by definition: the Spark job and the corrector are compared
 with it.
 """
 
@@ -21,8 +20,7 @@ _YEAR_ONE_MS = timestamps.to_ms("0001-01-01T00:00:00Z")
 def reconcile(
     dump: Iterable[str], rows: Iterable[Row], watermark: Watermark | None = None
 ) -> list[Correction]:
-    """
-    Return the corrections that *dump*, lines of `dump_line`, implies: inserts, updates, deletes.
+    """Return the corrections that *dump*, lines of `dump_line`, implies: inserts, updates, deletes.
 
     The last line of an object counts. The default *watermark* is the time of the newest line. A
     delete repeats the object's row with its time: it is as old as the row, so that a dump with

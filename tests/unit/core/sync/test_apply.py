@@ -143,8 +143,7 @@ def test_O70_what_is_created_is_replicated(scene: Scene) -> None:
 
 
 def test_O71_a_second_run_does_nothing(scene: Scene) -> None:
-    """
-    This holds for the same plan, before and after the state has its corrections, and for a new
+    """This holds for the same plan, before and after the state has its corrections, and for a new
     plan.
     """
     wanted, at = plan(scene, "b", "c"), through(scene)
@@ -187,8 +186,7 @@ def test_what_moves_between_the_look_and_the_page(
     expected: Outcome,
     pages: list[list[str]],
 ) -> None:
-    """
-    An object that changes before the number is taken is left alone; if all changed, a filler is
+    """An object that changes before the number is taken is left alone; if all changed, a filler is
     written. A change after the number comes after the correction, and wins.
     """
     getattr(log, moment).append(lambda *_: scene.post(op("a", "delete")))

@@ -1,5 +1,4 @@
-"""
-Corrections: a line of a plan, written and read back.
+"""Corrections: a line of a plan, written and read back.
 
 Conflicts: the positions of objects, from rows and pages, and the verdict on a correction.
 """
@@ -163,9 +162,8 @@ def test_a_correction_needs_its_object_just_where_it_was(
 
 
 def test_the_log_is_newer_than_the_rows_or_older() -> None:
-    """
-    Rows may be newer than the checkpoint that was read before them; the later position counts.
-    """
+    """Rows may be newer than the checkpoint that was read before them; the later position
+    counts."""
     where = Conflicts([wanted()], page=3)
     where.see_rows([row(5, OTHER, slot=1)])
 

@@ -1,5 +1,4 @@
-"""
-Reconciling: the rule for each object of a dump, and the corrections of a whole dump.
+"""Reconciling: the rule for each object of a dump, and the corrections of a whole dump.
 
 The meaning of a line of a dump.
 
@@ -78,9 +77,8 @@ def described(made: list[Correction]) -> list[str]:
     ],
 )
 def test_O66_what_a_dump_has(in_dump: int, stored: StoredObject | None, event: str | None) -> None:
-    """
-    A missing object is an insert; a strictly newer one an update, or an insert if it was deleted;
-    else nothing.
+    """A missing object is an insert; a strictly newer one an update, or an insert if it was
+    deleted; else nothing.
     """
     assert event_for(in_dump, stored) == event
 
@@ -125,9 +123,8 @@ WATERMARKS = [Reached(Position(7, 0)), Moment(NOW + 7)]
 def test_a_clock_that_is_wrong_deletes_and_overwrites_nothing_newer(
     watermark: Watermark, off: int
 ) -> None:
-    """
-    All times of the dump are wrong, or those of the feed. Objects that changed while the dump was
-    made, on pages 8 and 9, are kept; earlier ones that the dump lacks are deleted.
+    """All times of the dump are wrong, or those of the feed. Objects that changed while the dump
+    was made, on pages 8 and 9, are kept; earlier ones that the dump lacks are deleted.
     """
     for wrong, right in ((off, 0), (0, off)):
         dump = [dumped(name, ms=T + wrong) for name in ("kept", "again", "missed")]
@@ -144,9 +141,8 @@ def test_a_clock_that_is_wrong_deletes_and_overwrites_nothing_newer(
 
 
 def stood(name: str, page: int, event: str = "update", *, ms: int) -> Row:
-    """
-    Return a row whose page was committed as many ms after `NOW` as its number says, minus one up to
-    page 7.
+    """Return a row whose page was committed as many ms after `NOW` as its number says, minus one up
+    to page 7.
     """
     at_ms = NOW + page - (page <= 7)
     return row(name, event, ms=ms, page=page)._replace(slot=0, at_ms=at_ms)
@@ -168,9 +164,8 @@ def test_O72_nothing_leaks_between_lines() -> None:
 
 
 def test_a_delete_is_the_row_once_more() -> None:
-    """
-    It keeps the parents, for consumers that filter by them, and the time, so that later data wins.
-    """
+    """It keeps the parents, for consumers that filter by them, and the time, so that later data
+    wins."""
     (correction,) = reconcile(
         [dumped("b", ms=T + 5)], [row("b", ms=T + 5), row("a", parents=["p"])]
     )

@@ -61,9 +61,8 @@ def test_what_only_one_of_them_has(compare: Compare) -> None:
     ],
 )  # fmt: skip
 def test_what_both_of_them_have(compare: Compare, line: str, row: Row, differs: bool) -> None:
-    """
-    The compared fields decide; an update has the row's values and the position of the state's row.
-    """
+    """The compared fields decide; an update has the row's values and the position of the state's
+    row."""
     wanted = Difference("update", line, Position(7, 3)) if differs else None
     assert difference(line, row, compare) == wanted
 

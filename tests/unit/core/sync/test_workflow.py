@@ -1,5 +1,4 @@
-"""
-workflow: the request of a sync in the cloud, and the steps after its plan.
+"""workflow: the request of a sync in the cloud, and the steps after its plan.
 
 sync_reports: the message to people about a sync in the cloud.
 """
@@ -132,9 +131,8 @@ def test_the_feed_must_be_one_of_the_stage(feed: str, error: type[Exception]) ->
     ],
 )
 def test_an_upload_is_a_dump_or_a_part_of_one(key: str, dump: str | None) -> None:
-    """
-    A dump is a file right below its feed, or a complete folder; a marker alone starts nothing.
-    """
+    """A dump is a file right below its feed, or a complete folder; a marker alone starts
+    nothing."""
     wanted = None if dump is None else Request("films", f"s3://syncs/{dump}", False, ())
 
     assert read({"key": key}) == wanted
@@ -176,9 +174,8 @@ def test_a_job_that_leaves_no_plan_failed() -> None:
 
 
 def test_what_was_applied_adds_up() -> None:
-    """
-    The counts are added over the parts of a group and over groups; the first group is then done.
-    """
+    """The counts are added over the parts of a group and over groups; the first group is then
+    done."""
     before = decide_next_step("plans/1/", SUMMARY, dry_run=False)
     part = {"applied": 2, "moved": 1, "done": 0}
 

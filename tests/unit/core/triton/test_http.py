@@ -33,8 +33,7 @@ def listed(scene: Scene, kind: str = "") -> list[str]:
 def test_every_object_is_told_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, most: int, reads: int
 ) -> None:
-    """
-    This holds for any page size; a type is not a prefix of others, and deleted objects are left
+    """This holds for any page size; a type is not a prefix of others, and deleted objects are left
     out.
     """
     monkeypatch.setattr(limits, "OBJECTS_MAX", most)
@@ -60,8 +59,7 @@ def test_a_place_is_one_that_was_given(scene: Scene, after: str) -> None:
 
 
 def test_one_object_is_told_by_its_id(scene: Scene) -> None:
-    """
-    It is the latest operation; unknown and deleted objects are missing. An id without a type is
+    """It is the latest operation; unknown and deleted objects are missing. An id without a type is
     refused.
     """
     scene.post(op("a/1", type="v/m"), op("b", type="vm"), op("gone", "delete", type="vm"))

@@ -28,9 +28,8 @@ KIND = {"resource": "vm", "subResources": ["nic"]}
     ],
 )
 def test_a_registration_is_known_by_its_fields(text: str, does: bool) -> None:
-    """
-    This is for handshakes without a protocol; a message with an action is never a registration.
-    """
+    """This is for handshakes without a protocol; a message with an action is never a
+    registration."""
     assert looks_like(text) is does
 
 

@@ -20,8 +20,7 @@ ANSWER_MS = 20
 
 @dataclass
 class Service:
-    """
-    Accepts *rate* requests a second from all senders, with a burst of *burst*, and answers after
+    """Accepts *rate* requests a second from all senders, with a burst of *burst*, and answers after
     `ANSWER_MS`. Clients in *stuck* read nothing, those in *gone* have disconnected.
     """
 
@@ -109,8 +108,7 @@ class Sender:
         return Turn(steps, self.window)
 
     def send(self, sent: Mapping[str, Sequence[str]]) -> int:
-        """
-        Milliseconds it took.
+        """Milliseconds it took.
 
         Raises:
             Unavailable: it was given up.
@@ -172,9 +170,8 @@ def test_a_throttle_of_all_uses_up_no_attempts() -> None:
 
 
 def test_a_throttle_without_end_is_given_up() -> None:
-    """
-    The run has to end in time. Clients that are not disconnected get the page in the next run.
-    """
+    """The run has to end in time. Clients that are not disconnected get the page in the next
+    run."""
     service = Service()
     service.silent_until_ms = service.now_ms + 3_600_000
     began_ms, sender = service.now_ms, Sender(service)
@@ -186,8 +183,7 @@ def test_a_throttle_without_end_is_given_up() -> None:
 
 
 def test_who_does_not_read_is_cut_alone() -> None:
-    """
-    It is disconnected after its own attempts; the others are served in time, also in the next
+    """It is disconnected after its own attempts; the others are served in time, also in the next
     batch.
     """
     service, sound = Service(stuck=frozenset({"c0-3"})), Service()
@@ -294,9 +290,8 @@ class TestWindow:
         assert window.opens_ms - now_ms == limits.SEND_BACKOFF_MS
 
     def test_it_grows_slowly_behind_a_throttle(self) -> None:
-        """
-        It doubles with each round before the first throttle, and grows by one a round after it.
-        """
+        """It doubles with each round before the first throttle, and grows by one a round after
+        it."""
         window = Window()
         for _ in range(limits.SENDS_FIRST):
             window.record_success(0)

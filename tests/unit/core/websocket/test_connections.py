@@ -1,5 +1,4 @@
-"""
-The roster: a sweep checks some of the connections, a round of sweeps all of them.
+"""The roster: a sweep checks some of the connections, a round of sweeps all of them.
 
 Lanes of push: which lane serves a connection, and how a connection moves between lanes.
 """
@@ -190,8 +189,7 @@ def test_who_is_on_a_socket_is_told_by_the_round(scene: Scene, crowd: Counted) -
 
 
 def test_an_ending_that_was_forgotten_before_it_came_by(scene: Scene) -> None:
-    """
-    A thousand keys may end within a round: connections whose key may have been forgotten are
+    """A thousand keys may end within a round: connections whose key may have been forgotten are
     closed.
     """
     scene.now_ms += 2 * limits.KEY_AGE_MS + 3 * limits.CLOCK_SKEW_MS_MAX
@@ -333,9 +331,8 @@ def test_a_lane_moves_so_many_a_turn(scene: Scene, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_lane_that_dies_while_it_lets_go_sends_nothing_more(scene: Scene) -> None:
-    """
-    The note in its inbox is handled before anything is sent, so the subscription is removed first.
-    """
+    """The note in its inbox is handled before anything is sent, so the subscription is removed
+    first."""
     name = subscribed(scene, named(1, 2))
     run(scene, 0)
     scene.configure(push_lanes=2)
@@ -494,9 +491,8 @@ def test_lanes_given_up_are_not_woken_for_hours(scene: Scene) -> None:
 
 
 def test_retention_and_status_wait_for_lanes_that_a_feed_has() -> None:
-    """
-    A lane that never ran counts as being at the first lane's checkpoint; a removed lane is ignored.
-    """
+    """A lane that never ran counts as being at the first lane's checkpoint; a removed lane is
+    ignored."""
     stored = {"state": 9, "push": 7, "push-1": 3, "push-2": 1}
     assert effective_checkpoints(stored, archives=False) == {"state": 9, "push": 7}
     assert effective_checkpoints(stored, archives=False, lanes=2) == {

@@ -46,9 +46,8 @@ def items(scene: Scene, name: str = "c") -> list[str]:
 
 
 def test_it_starts_where_the_state_stands(declared: Scene) -> None:
-    """
-    Operations that a bootstrap from the state cannot include yet arrive as items: none is lost.
-    """
+    """Operations that a bootstrap from the state cannot include yet arrive as items: none is
+    lost."""
     declared.projected(vm("projected"))
     declared.push()
     declared.pushed(vm("not projected"))

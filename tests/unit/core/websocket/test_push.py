@@ -353,9 +353,8 @@ def later(scene: Scene, periods: int = 1) -> Page:
 def test_idle_connections_hear_the_cursor_a_few_at_a_time(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Cursors are sent between pages, so that no page waits for all of them; each client gets one.
-    """
+    """Cursors are sent between pages, so that no page waits for all of them; each client gets
+    one."""
     monkeypatch.setattr(limits, "IDLE_NOTIFIED_MAX", 2)
     names = [live(scene, f"c{number}", RARE) for number in range(7)]
     scene.pushed(op("a"))
@@ -475,9 +474,8 @@ def refs(scene: Scene, name: str) -> list[str]:
 
 
 def test_who_is_connected_to_a_chained_feed_that_lost_pages_comes_back(scene: Scene) -> None:
-    """
-    No page is skipped: each client resumes from its cursor; the push continues after the copy.
-    """
+    """No page is skipped: each client resumes from its cursor; the push continues after the
+    copy."""
     scene.pusher.chained = {FEED}
     live(scene)
     live(scene, "listener", Filter(kinds=frozenset({("video", "a")})))

@@ -136,8 +136,7 @@ class Moving(MemoryConnections):
 
 @pytest.mark.parametrize("steps", [2, 100])
 def test_a_change_under_our_hands_is_seen(scene: Scene, steps: int) -> None:
-    """
-    The message is judged again with the current state; if that keeps changing, the client has to
+    """The message is judged again with the current state; if that keeps changing, the client has to
     repeat it.
     """
     moving = Moving(scene.inbox, scene.subscriptions)

@@ -66,8 +66,7 @@ def test_who_stays_busy_is_cut(scene: Scene) -> None:
 def test_who_cannot_be_tried_again_is_forgotten(
     scene: Scene, trouble: str, counted: dict[str, int]
 ) -> None:
-    """
-    Only this client is removed, at once, and closed if it is connected: no later message may
+    """Only this client is removed, at once, and closed if it is connected: no later message may
     arrive.
     """
     for name in ("c", "other"):

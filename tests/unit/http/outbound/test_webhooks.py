@@ -26,8 +26,7 @@ def outgoing(url: str, body: str = "{}") -> Outgoing:
 
 @contextmanager
 def raw(*answers: bytes, drip_s: float = 0.0) -> Iterator[tuple[str, list[bytes]]]:
-    """
-    Run a server that sends *answers*, one for each connection, one byte each *drip_s*; yield its
+    """Run a server that sends *answers*, one for each connection, one byte each *drip_s*; yield its
     requests.
     """
     server = socket.create_server(("127.0.0.1", 0))

@@ -90,8 +90,7 @@ def make(database: str, table: str, *ids: int) -> None:
 
 
 def test_a_feed_is_made_to_agree(database: str, table: str, server: Server, feed: str) -> None:
-    """
-    Rows that the feed lacks, older objects, and objects without a row are corrected; a dry run
+    """Rows that the feed lacks, older objects, and objects without a row are corrected; a dry run
     counts them, a second run finds none.
     """
     make(database, table, *range(1, 21))
@@ -182,9 +181,8 @@ def test_what_is_wrong_is_said(
 def test_the_commands_of_the_guide(
     database: str, server: Server, feed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    These are the commands of docs/guides/SYNC.md, with the addresses of this database and feed.
-    """
+    """These are the commands of docs/guides/SYNC.md, with the addresses of this database and
+    feed."""
     monkeypatch.chdir(tmp_path)
     do(
         database,
@@ -203,9 +201,8 @@ def test_the_commands_of_the_guide(
 
 
 class Owner:
-    """
-    Writes to the table and posts it within *lag_s*, in the order of its commits; of the objects up
-    to *forgets* nothing is posted.
+    """Writes to the table and posts it within *lag_s*, in the order of its commits; of the objects
+    up to *forgets* nothing is posted.
     """
 
     def __init__(self, database: str, table: str, server: Server, feed: str, forgets: int) -> None:
@@ -275,10 +272,9 @@ class Owner:
 def test_a_table_in_use_is_synced_and_killed(
     database: str, table: str, server: Server, feed: str, tmp_path: Path
 ) -> None:
-    """
-    The sync is killed by SIGKILL at some moments, then runs to the end: rows that were never posted
-    are in the feed, the owner's posts are neither undone nor repeated, and in the end both are
-    equal.
+    """The sync is killed by SIGKILL at some moments, then runs to the end: rows that were never
+    posted are in the feed, the owner's posts are neither undone nor repeated, and in the end both
+    are equal.
     """
     make(database, table, *range(1, 301))
     post(server, feed, *(operation(id) for id in range(101, 401)))

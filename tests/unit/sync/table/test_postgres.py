@@ -84,9 +84,8 @@ def test_two_rows_of_one_id_are_refused(database: str, table: str) -> None:
 
 
 def test_what_of_a_row_is_told(database: str, table: str) -> None:
-    """
-    Time and parents come from their columns, all columns are data; null gives no time or parents.
-    """
+    """Time and parents come from their columns, all columns are data; null gives no time or
+    parents."""
     do(
         database,
         f"CREATE TABLE {table} (id int PRIMARY KEY, at timestamptz, above text[], title text)",

@@ -26,8 +26,7 @@ COLD, HOT = IDS[:8], IDS[8:]
 
 
 def made(seed: int, **others: Any) -> World:
-    """
-    Create a world: some objects were never posted, or not their last change; some change all the
+    """Create a world: some objects were never posted, or not their last change; some change all the
     time.
     """
     world = World(Random(seed), IDS, **others)
@@ -56,9 +55,8 @@ def run(world: World, path: Path = IN_MEMORY, **options: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_the_feed_comes_to_agree_and_nothing_is_overwritten(seed: int, tmp_path: Path) -> None:
-    """
-    With kills anywhere and lost answers, idle objects agree at once, the others once writes end.
-    """
+    """With kills anywhere and lost answers, idle objects agree at once, the others once writes
+    end."""
     world = made(seed, failing=0.2)
     world.kill_in = world.random.randint(0, 200)
     run(world, tmp_path / "progress")
@@ -138,9 +136,8 @@ class Unmarked(Difference):
 
 
 def test_without_the_grace_a_change_is_told_before_its_owner_tells_it() -> None:
-    """
-    The owner's post then repeats it, after an earlier one; the end is right, so the checks find it.
-    """
+    """The owner's post then repeats it, after an earlier one; the end is right, so the checks find
+    it."""
     assert not noticed()
     assert noticed(grace_ms=0)
     assert not noticed(grace_ms=0, prompt=False)
@@ -161,9 +158,8 @@ def test_a_lag_beyond_the_grace_does_no_lasting_harm() -> None:
 def test_without_the_order_of_a_look_what_is_newer_is_overwritten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    An operation that is posted between the read of the row and that of the state is in the state.
-    """
+    """An operation that is posted between the read of the row and that of the state is in the
+    state."""
     monkeypatch.setattr(worlds, "TableSync", AnyOrder)
     assert noticed(prompt=False)
 

@@ -1,5 +1,4 @@
-"""
-A small world in which a table changes while a feed is compared with it.
+"""A small world in which a table changes while a feed is compared with it.
 
 There is one thread and no real time: whenever a sync has an effect on the table or the feed, some
 time passes, the owner of the table writes and posts what is due, and the state follows the log.
@@ -188,8 +187,7 @@ class World:
         return {id: written.number for id, written in self.table.items()}
 
     def check(self, *, prompt: bool = True) -> None:
-        """
-        Check that corrections repeat nothing of the log, and are never older than the log. With
+        """Check that corrections repeat nothing of the log, and are never older than the log. With
         *prompt*, check that the owner posts nothing older after a correction either.
 
         Raises:
@@ -207,8 +205,7 @@ class World:
             self._check_one(id, entries, prompt=prompt)
 
     def _number(self, fields: dict[str, Any], who: str, before: list[tuple[str, int]]) -> int:
-        """
-        Return the number of a line's write; for a delete by the sync, that of the first later
+        """Return the number of a line's write; for a delete by the sync, that of the first later
         delete.
         """
         if who == "owner" or fields["event"] != "delete":
