@@ -260,7 +260,7 @@ class Batch:
 
 @dataclass(slots=True)
 class _Filling:
-    """Lines of chunks that fill a request; *rest* is what of the last chunk did not fit."""
+    """Lines of chunks that fill a request; *rest* is the rest of the last chunk."""
 
     lines: list[bytes] = field(default_factory=list)
     rest: list[bytes] = field(default_factory=list)

@@ -168,7 +168,7 @@ def is_id(text: str) -> bool:
 
 
 def is_entry(event_id: str) -> bool:
-    """Return True if *event_id* names one operation in the log, whose result a feed can store."""
+    """Return True if *event_id* names one operation in the log; a feed can store its result."""
     return is_id(event_id) and not is_copied(event_id)
 
 

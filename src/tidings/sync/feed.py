@@ -258,7 +258,7 @@ class Place:
 
     @property
     def writable(self) -> WriteGuard:
-        """Return the guard against writes to a chained feed, whose error names the upstream."""
+        """Return the guard against writes to a chained feed; the error names the upstream."""
         return WriteGuard(self.settings.sources)
 
     def source(self) -> Buckets:

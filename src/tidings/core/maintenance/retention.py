@@ -117,7 +117,7 @@ class Renewer:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was last seen of a log: its *head*, and the last page that each follower has *handled*.
+    """The last look at a log: its *head*, and the last page that each follower has *handled*.
 
     *head* and the pages in *handled* only increase, so a floor that an older observation allows is
     still allowed. *erases* is as in `Lease`.

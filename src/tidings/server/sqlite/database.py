@@ -591,7 +591,7 @@ class Database:
         return any(done)
 
     def vacuum(self) -> None:
-        """Rewrite the whole file without its free space. Nothing else may use the file meanwhile.
+        """Rewrite the whole file without its free space. Nothing else may use the file during that.
 
         Raises:
             Unavailable: the disk is full or does not answer; the file is as before.
