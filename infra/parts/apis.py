@@ -398,11 +398,6 @@ def one_address(scope: Construct, stage: Stage, urls: Urls) -> FeedDistribution 
 
 
 def _check(stage: Stage) -> None:
-    """Check the settings of *stage*.
-
-    Raises:
-        Unreachable: the HTTP API requires client certificates, or serves below a path.
-    """
     if stage.domain and (stage.domain.truststore or stage.domain.prefix):
         raise Unreachable(
             f"{stage.name}: one_address cannot be combined with a domain that has a truststore or a"

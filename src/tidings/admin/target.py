@@ -133,9 +133,6 @@ def _of_context(name: str | None, feed: str | None) -> tuple[str, str]:
     """Return the stage and the feed of the context *name*, or of the current context.
 
     The command needs the stores of the feed, so it cannot use a context with an address.
-
-    Raises:
-        UsageError: the context has no stage on AWS.
     """
     location = locate(name, {})
     if not location.stage or location.stage == LOCAL:
@@ -181,11 +178,7 @@ def _is_of_aws(error: Exception) -> bool:
 
 
 def _boto3() -> Any:
-    """Return boto3, which uses the operator's own credentials and profile.
-
-    Raises:
-        ClickException: boto3 is not installed.
-    """
+    """Return boto3, which uses the operator's own credentials and profile."""
     try:
         import boto3  # noqa: TID251
     except ImportError:

@@ -373,9 +373,6 @@ class Assembly:
         """Return the URL of the master of *feed*, to which producers post; "" if it is unknown.
 
         Return None if *feed* was promoted, which `copies` may not know for up to a second.
-
-        Raises:
-            Unavailable: the relay cannot be read.
         """
         from tidings.core.errors import TidingsError, Unavailable
         from tidings.core.replication.relay import Wanted

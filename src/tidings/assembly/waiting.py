@@ -82,7 +82,6 @@ def _choose(
     streams: App,
     lists: Callable[[], tuple[App, App]],
 ) -> App:
-    """Return the app for the path of *scope*."""
     path = scope["path"]
     if CHANGES.fullmatch(path) or wants_links(scope["method"], path, headers):
         return lists()[0]
@@ -92,7 +91,6 @@ def _choose(
 async def _send_page(
     host: Assembly, scope: Message, headers: dict[str, str], send: Send, *, has_console: bool
 ) -> None:
-    """Send the page of `/` to a browser."""
     from tidings.http.endpoints.status import front_page  # only browsers need this module
 
     settings, query = host.settings, scope["query_string"].decode("latin-1")

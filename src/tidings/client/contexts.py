@@ -137,11 +137,6 @@ def save(path: Path, contexts: Contexts) -> None:
 
 
 def _parse(document: Any) -> Contexts:
-    """Return the contexts in *document*.
-
-    Raises:
-        ValueError: a field is unknown, or its value is invalid.
-    """
     if not isinstance(document, dict) or not isinstance(document.get("contexts"), dict):
         raise ValueError("must be a JSON object with the field `contexts`")
     named = {name: _context(name, fields) for name, fields in document["contexts"].items()}
@@ -168,11 +163,7 @@ def _context(name: str, fields: Any) -> Context:
 
 
 def _output(command: Sequence[str]) -> str:
-    """Return the password that *command* prints.
-
-    Raises:
-        NoPassword: the command failed, or its output is not a password.
-    """
+    """Return the password that *command* prints."""
     import subprocess  # importing it takes longer than the rest of this module
 
     shown = f"the password command {command[0]}"

@@ -368,12 +368,7 @@ def close_reason(closed: ConnectionClosed) -> str:
 
 
 def _unpack(text: str) -> bytes:
-    """Return the unpacked content of a compressed message.
-
-    Raises:
-        ValueError: *text* is not base64, is cut off, or is larger than a message may be.
-        zlib.error: *text* is not gzip.
-    """
+    """Return the unpacked content of a compressed message."""
     inflater = zlib.decompressobj(wbits=31)  # accept gzip only
     plain = inflater.decompress(a2b_base64(text), UNPACKED_BYTES_MAX)
     if not inflater.eof:

@@ -258,7 +258,6 @@ def _on(channel: str, *names: str) -> list[dict[str, str]]:
 
 
 def _messages() -> dict[str, Any]:
-    """Return all messages by name."""
     found: dict[str, Any] = {
         "sseOperation": _message(
             "FeedObject",

@@ -473,11 +473,7 @@ class StreamReads:
         return part
 
     def _check(self, reader: _Reader) -> None:
-        """Check that the credential of the reader still opens the feed.
-
-        Raises:
-            Rejected: the feed was deleted, the credential has ended, or its password was changed.
-        """
+        """Check that the credential of the reader still opens the feed."""
         feed, admission = reader.visit.feed, reader.visit.allowed.admission
         self._guard.check_held(feed, admission, reader.since_ms, self._clock())
         version = self._guard.version(feed)

@@ -498,11 +498,6 @@ class FeedTables:
         return found
 
     def _commit(self, table: Table, work: Callable[[], None]) -> None:
-        """Run *work*, which commits to *table*.
-
-        Raises:
-            Raced: another run has changed the table.
-        """
         found, seen = table.metadata(), self._seen[table.called]
         if found is not None and found.snapshot != seen:
             raise Raced(f"another run wrote {table.name} in the meantime; run again")

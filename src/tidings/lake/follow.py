@@ -183,11 +183,7 @@ class Follower:
                 query.stop()
 
     def _wait(self, query: StreamingQuery, going: Callable[[], bool]) -> None:
-        """Wait until the run ends.
-
-        Raises:
-            LakeError: the error that `_take` raised.
-        """
+        """Wait until the run ends."""
         try:
             while going() and not query.awaitTermination(LOOK_S):
                 """Continue."""

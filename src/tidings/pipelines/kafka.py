@@ -128,11 +128,7 @@ class Kafka(EntryStore):
             self._refuse(min(failures, key=lambda each: each.entry.index))
 
     def _flush(self, producer: Producer) -> None:
-        """Wait until the broker has confirmed or refused all entries.
-
-        Raises:
-            Busy: no broker answers, or not within `ANSWER_S`.
-        """
+        """Wait until the broker has confirmed or refused all entries."""
         self._is_away = False
         for _ in range(ANSWER_S + 1):
             if not producer.flush(1):

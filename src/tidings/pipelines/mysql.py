@@ -212,9 +212,6 @@ class MySQL(OwnedStore):
         """Store the fence, and return the number of batches, with this one.
 
         This statement locks the fence's row until the transaction ends.
-
-        Raises:
-            Overtaken: a later worker has written.
         """
         counter = self._marks(cursor).counter
         cursor.execute(_FENCE, {"writer": self._writer, "fence": fence, "counter": counter})
@@ -339,11 +336,7 @@ class LogConnection(pymysql.Connection):
         return packet_type(self._waiting.popleft(), self.encoding)
 
     def _is_new(self, data: bytes) -> bool:
-        """Remember the identity of an event, and return False if the event is before the position.
-
-        Raises:
-            _OtherLog: it is not the expected one.
-        """
+        """Remember the identity of an event; return False if it is before the position."""
         time_s, kind, _, size, end, _ = _HEADER.unpack_from(data, 1)
         if kind == _FORMAT:
             self._checksum = 4 if data[-5] == 1 else 0
@@ -721,10 +714,6 @@ class MySQLTable:
 
         Store the table's names, columns, unique indexes and key, and the tables that change it by
         cascades.
-
-        Raises:
-            WrongPipeline: the table is missing and was never read.
-            Away: the table was read before and is missing.
         """
         tables = self._query(_TABLE, self._rows.name)
         if not tables:
@@ -897,11 +886,7 @@ class MySQLTable:
             changed, yielded_s = {}, time.monotonic()
 
     def _events(self, place: Mapping[str, Any]) -> Iterator[Any]:
-        """Yield the events after *place* without end, and a heartbeat event if nothing is new.
-
-        Raises:
-            _OtherLog: the log does not have the event before *place*.
-        """
+        """Yield the events after *place* without end, and a heartbeat event if nothing is new."""
         expected = place.get("log", ())
         tables = [(self._base, self._rows.name), *self._cascades]
         self._log = BinLogStreamReader(

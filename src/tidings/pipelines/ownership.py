@@ -154,11 +154,7 @@ class OwnedStore:
         return reason
 
     def _verify(self, mark: str, written: int) -> None:
-        """Check the mark and the number of batches in the transaction that writes to the target.
-
-        Raises:
-            WrongPipeline: the target is another one than at `open`. The next `open` decides.
-        """
+        """Check the mark and the number of batches in the transaction that writes to the target."""
         if mark != self._owner.mark:
             found = mark or "none"
             raise WrongPipeline(f"{self} was marked for {self._owner.consumer}, now it has {found}")

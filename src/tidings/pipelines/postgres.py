@@ -765,12 +765,7 @@ class PostgresTable:
         return self._query(_LARGE.format(selected, table), LARGE_BYTES, LARGE_ROWS)
 
     def _look(self) -> _Shape:
-        """Return the current shape of the table, and set the key if it was not given.
-
-        Raises:
-            WrongPipeline: the table is missing and was never read.
-            Away: the table was read before and is missing.
-        """
+        """Return the current shape of the table, and set the key if it was not given."""
         name = self._rows.name
         tables = self._query(_SHAPE, name, name)
         if not tables:
@@ -1010,11 +1005,7 @@ class PostgresTable:
             self._released, self._released_s = end, time.monotonic()
 
     def _reshape(self, shape: _Shape) -> Iterator[Batch]:
-        """Continue after the table was replaced, altered or removed from its publication.
-
-        Raises:
-            WrongPipeline: the table can no longer be followed.
-        """
+        """Continue after the table was replaced, altered or removed from its publication."""
         old, new, self._shape, self._loaders = self._state, shape.state, shape, {}
         if is_lost := not self._is_resumable():
             self._state = {"again": True, "mode": COPY, "slot": self._slot}

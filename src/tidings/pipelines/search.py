@@ -178,11 +178,7 @@ class Search(OwnedStore):
                 raise Busy(_reason(result), means)
 
     def _bulk(self, lines: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-        """Send *count* actions, and return the result of each.
-
-        Raises:
-            Busy: the answer lacks results, so some actions may not have been executed.
-        """
+        """Send *count* actions, and return the result of each."""
         assert self._client is not None
         items = self._client.bulk(body=lines)["items"]
         results = [result for item in items for result in item.values()]
@@ -202,11 +198,7 @@ class Search(OwnedStore):
         return [{"index": where}, message.data]
 
     def _empty(self) -> None:
-        """Delete every document in the indices of this store, and the versions of all documents.
-
-        Raises:
-            Busy: the server refused a deletion, or another program writes to an index.
-        """
+        """Delete every document in the indices of this store, and the versions of all documents."""
         for index in list(self._marked_indices()):
             for _ in range(EMPTY_ROUNDS):
                 self._refresh(index)
@@ -236,9 +228,6 @@ class Search(OwnedStore):
 
         The log of a new feed has lower positions than an earlier feed, so the server would reject
         its documents as outdated.
-
-        Raises:
-            Busy: the user may not change the settings of the index.
         """
         assert self._client is not None
         indices, options = self._client.indices, {"ignore_unavailable": "true"}
@@ -294,11 +283,7 @@ class Search(OwnedStore):
         return {name: each["mappings"]["_meta"] for name, each in found.items()}
 
     def _claim_index(self, index: str) -> None:
-        """Mark *index*, which is created if it is missing.
-
-        Raises:
-            NotOurs: the index belongs to another consumer, or has documents of an unknown origin.
-        """
+        """Mark *index*, which is created if it is missing."""
         if index in self._unmarked:
             return
         metas = self._metas(index).values()

@@ -673,11 +673,7 @@ class Host(Assembly):
         return PUSH_REST if self.sockets.count else IDLE_REST
 
     def _await_writer(self, ms: int) -> None:
-        """Implement `Sleep` for a reader that waits until the page of a taken number is written.
-
-        Raises:
-            Unavailable: this thread is in a transaction, so no other writer can be active.
-        """
+        """Implement `Sleep` for a reader that waits until the page of a taken number is written."""
         if self.database.is_writing:
             raise Unavailable("a page of the log is missing; run `tidings verify`")
         sleep_ms(ms)

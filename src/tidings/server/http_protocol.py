@@ -306,11 +306,7 @@ class _Fields(NamedTuple):
 
 @lru_cache(maxsize=FIELDS_KEPT)
 def _encode_fields(headers: tuple[tuple[bytes, bytes], ...]) -> _Fields:
-    """Encode *headers*, which are the same in most responses.
-
-    Raises:
-        ValueError: a name or a value has a character that would end the field.
-    """
+    """Encode *headers*, which are the same in most responses."""
     length, is_last = None, False
     headers = tuple((name.lower(), value) for name, value in headers)
     for name, value in headers:
@@ -503,11 +499,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._wait(self.admission.bounds.head_s)
 
     def _parse(self, data: bytes) -> None:
-        """Parse *data*. Ignore upgrades to HTTP/2, and to anything else except a WebSocket.
-
-        Raises:
-            HttpParserError: *data* is not HTTP/1.1, or the request is refused.
-        """
+        """Parse *data*. Ignore upgrades to HTTP/2, and to anything else except a WebSocket."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -590,9 +582,6 @@ class HttpProtocol(HttpToolsProtocol):
         """Return the path and the query of the request's target.
 
         If the target is an absolute URL, its host replaces the header `Host`.
-
-        Raises:
-            _Refused: the target is invalid.
         """
         if self.url == b"*" and method == "OPTIONS":
             return self.url, b""

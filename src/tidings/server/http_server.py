@@ -311,11 +311,7 @@ def _renew(
     tls_key: Path | None,
     websockets: dict[str, Any],
 ) -> None:
-    """Use the current content of the files of the certificate for new connections.
-
-    Raises:
-        Problem: a file cannot be read, or has something else.
-    """
+    """Use the current content of the files of the certificate for new connections."""
     if tls_cert is None or tls_key is None:
         return
     check_certificate(tls_cert, tls_key)

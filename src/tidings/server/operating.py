@@ -72,11 +72,7 @@ class _NamedDocuments(Documents):
 
 
 def _key(database: Database, name: str) -> str:
-    """Return the key of the feed *name*, as in `Directory`; a name without a record is a key.
-
-    Raises:
-        Problem: the feed was deleted.
-    """
+    """Return the key of the feed *name*, as in `Directory`; a name without a record is a key."""
     record = SqliteFeeds(database).record(name)
     if record is not None and not record.is_live:
         raise Problem(f"the feed {name} was deleted")
@@ -230,11 +226,7 @@ def _backed_up(database: Database, target: str) -> str:
 
 
 def _is_served(folder: Path) -> bool:
-    """Return True if a server is running on the data in *folder*.
-
-    Raises:
-        Problem: *folder* has no data file.
-    """
+    """Return True if a server is running on the data in *folder*."""
     if not (folder / FILE).is_file():
         raise Problem(f"{folder} contains no feed: {FILE} is missing")
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:

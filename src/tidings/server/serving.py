@@ -136,11 +136,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
 
 
 async def _check_files(options: Options) -> None:
-    """Check the content of the files and folders that the server only reads.
-
-    Raises:
-        Problem: an option names another kind of file.
-    """
+    """Check the content of the files and folders that the server only reads."""
     if options.tls_cert and options.tls_key:
         http_server.check_certificate(options.tls_cert, options.tls_key)
     if options.demo_repo and not await processes.is_repository(options.demo_repo):
@@ -191,11 +187,7 @@ async def _reload_on(
 
 
 def _reload_passwords(host: Host, options: Options) -> None:
-    """Use the current content of the files of passwords.
-
-    Raises:
-        Problem: a file cannot be read, or has no password.
-    """
+    """Use the current content of the files of passwords."""
     files = FeedOptions(
         read_password_file=options.read_password_file,
         ingest_password_file=options.ingest_password_file,
@@ -233,11 +225,7 @@ def _apply(host: Host, change: feed_options.Change) -> list[str]:
 
 
 def _prepare(options: Options) -> float:
-    """Configure the process and its event loop; return the limit of CPU for `loop_guard.watch`.
-
-    Raises:
-        Problem: the value of `loop_guard.VARIABLE` is invalid.
-    """
+    """Configure the process and its event loop; return the limit of CPU for `loop_guard.watch`."""
     value = options.environment.get(loop_guard.VARIABLE, "")
     try:
         limit_ms = loop_guard.parse_limit_ms(value or "0")
@@ -304,11 +292,7 @@ def parse_options(options: Options) -> tuple[Shared, Path | None, Path | None]:
 
 
 def _path(values: Mapping[str, str], variable: str) -> Path | None:
-    """Return the path that the setting *variable* has as a file: URL; None if the setting is empty.
-
-    Raises:
-        WrongSetting: the value is not a file: URL with an absolute path.
-    """
+    """Return the path that the setting *variable* has as a file: URL; None if it is empty."""
     text = values[variable]
     if not text:
         return None
@@ -420,12 +404,6 @@ def _exports(signal: str, environment: Mapping[str, str]) -> bool:
 def _telemetry(
     host: Host, environment: Mapping[str, str], traces: bool, metrics: bool
 ) -> Telemetry:
-    """Return the exporters of *host*.
-
-    Raises:
-        ImportError: the extra `otel` is not installed.
-        WrongSetting: the interval is not a number of milliseconds, or is out of bounds.
-    """
     from tidings.server.telemetry import Telemetry
 
     variable = "OTEL_METRIC_EXPORT_INTERVAL"

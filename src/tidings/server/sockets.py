@@ -434,9 +434,6 @@ def _listener(scope: Message) -> Listener | None:
     """Return the listener that the handshake declares, or None; see `listener_of`.
 
     Every client at a path of `LISTENERS` is a listener.
-
-    Raises:
-        InvalidRegistration: the handshake contains an invalid version.
     """
     query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
     named = LISTENERS.fullmatch(scope["path"])

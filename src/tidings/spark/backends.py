@@ -212,11 +212,7 @@ class ArchiveBackend:
             yield page
 
     def _store(self) -> ArchiveStore:
-        """Open the archive.
-
-        Raises:
-            WrongOption: the archive has no page of the feed, so the address is wrong.
-        """
+        """Open the archive."""
         try:
             return holding(self.where.archive, self.where.feed, self._objects)
         except WrongArchive as error:

@@ -218,11 +218,7 @@ def _operations(blocks: list[_Block], seen: Place, last: Place) -> tuple[Piece, 
 
 
 def _number(id: str) -> tuple[int, int]:
-    """Return page and slot of an operation of the log.
-
-    Raises:
-        Gone: *id* belongs to a row of a copy or to a `reset`, because the log was trimmed.
-    """
+    """Return page and slot of an operation of the log."""
     slot = int(id[18:], 16) if len(id) == 24 else _COPYING
     if slot >= _COPYING:
         raise Gone("the log does not continue after the last page read; the next page was removed")
@@ -230,11 +226,7 @@ def _number(id: str) -> tuple[int, int]:
 
 
 def _bucket(copy: Replication, id: str) -> int:
-    """Return the bucket of the row *id* in *copy*, or `BUCKETS` if *id* is after the last row.
-
-    Raises:
-        Gone: the row is in another copy, because the feed started a new copy.
-    """
+    """Return the bucket of the row *id* in *copy*, or `BUCKETS` if *id* is after the last row."""
     cursor = parse(id)
     if isinstance(cursor, Place):
         return limits.BUCKETS

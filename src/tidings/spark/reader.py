@@ -139,11 +139,7 @@ class Reader(DataSourceReader):
         return self._work.do(partition)
 
     def _since(self, ends: Ends) -> Place:
-        """Return the place after which to start.
-
-        Raises:
-            Gone: the log after the cursor was trimmed, or the cursor is not of this log.
-        """
+        """Return the place after which to start."""
         if self._options.since == OLDEST:
             return before(ends.floor)
         place = place_of("since", self._options.since)
@@ -160,11 +156,7 @@ class Reader(DataSourceReader):
         return _up_to("until", self._options.until, ends)
 
     def _state_checkpoint(self, ends: Ends) -> int:
-        """Return the checkpoint of the state as soon as the state includes the requested page.
-
-        Raises:
-            Lagging: the state does not advance to that page.
-        """
+        """Return the checkpoint of the state as soon as the state includes the requested page."""
         at_least = self._options.at_least
         if at_least == OLDEST:
             return ends.projected
@@ -178,11 +170,7 @@ class Reader(DataSourceReader):
 
 
 def _up_to(option: str, text: str, ends: Ends) -> Place:
-    """Return the place in *text*.
-
-    Raises:
-        WrongOption: *text* is not a place of the log, or is after its end.
-    """
+    """Return the place in *text*."""
     place = place_of(option, text)
     if place.page > ends.frontier.page:
         rule = f"must not be after the end of the feed, {ends.frontier.encode()}"
@@ -333,11 +321,7 @@ class StreamReader(DataSourceStreamReader):
         return place.page != ends.frontier.page and self._backend.is_lost(at)
 
     def _place_or_copy(self, place: Place) -> At:
-        """Return *place*, or the copy of the state to read if pages after *place* were removed.
-
-        Raises:
-            Gone: a copy is necessary, but the option `fellOff` is `fail`.
-        """
+        """Return *place*, or the copy of the state to read if pages after *place* were removed."""
         copy = self._backend.place_or_copy(place)
         if self._options.fails and isinstance(copy, Replication):
             raise Gone(f"the log does not continue after {place.encode()}: pages were removed")

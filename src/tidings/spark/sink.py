@@ -223,11 +223,7 @@ def _moments(column: pa.Array) -> Iterator[str | None]:
 
 
 def _data(column: pa.Array, first: int) -> Iterator[str | None]:
-    """Yield each value as compact JSON.
-
-    Raises:
-        NotAppended: a value is not JSON. Such a value could add a field to the operation.
-    """
+    """Yield each value as compact JSON."""
     for number, text in enumerate(column.to_pylist(), first):
         try:
             value = decode(text or "null")

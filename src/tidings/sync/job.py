@@ -426,7 +426,6 @@ class Job:
         self.spark.conf.set("spark.sql.shuffle.partitions", count)
 
     def _store(self, table: DataFrame, name: str) -> DataFrame:
-        """Compute and store *table*; return the stored table."""
         path = f"{self.folder}/{name}"
         table.write.mode("overwrite").options(**_KEPT).parquet(path)
         return self.spark.read.schema(table.schema).parquet(path)

@@ -111,11 +111,7 @@ class DynamoDBClusters(TableStore):
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Translate every error of a request.
-
-    Raises:
-        Unavailable: the request failed, for any reason.
-    """
+    """Translate every error of a request."""
     try:
         yield
     except (BotoCoreError, ClientError) as error:

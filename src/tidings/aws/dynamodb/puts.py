@@ -281,12 +281,6 @@ class KeptConnections:
 
 
 def _answer(connection: socket.socket) -> Answer:
-    """Read an answer.
-
-    Raises:
-        OSError: the connection broke, or the answer took too long.
-        ValueError: the data is not a valid answer.
-    """
     received = _receive(connection)
     data = b""
     while (end := data.find(_END)) < 0 or data[9:10] == b"1":

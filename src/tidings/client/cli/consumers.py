@@ -199,11 +199,7 @@ def _existing(show: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
 
 @contextmanager
 def _exists(name: str) -> Iterator[None]:
-    """Add the remedy to the error for an existing name.
-
-    Raises:
-        ClickException: the name exists.
-    """
+    """Add the remedy to the error for an existing name."""
     try:
         yield
     except Refused as error:

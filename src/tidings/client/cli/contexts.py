@@ -131,11 +131,7 @@ def set_(name: str, no_password: bool, as_json: bool, **given: Any) -> None:
 
 
 def _check_options(given: dict[str, Any], *, no_password: bool) -> None:
-    """Check that the options do not exclude each other.
-
-    Raises:
-        UsageError: they do.
-    """
+    """Check that the options do not exclude each other."""
     if given["url"] and given["stage"]:
         raise click.UsageError("give either --url or --stage")
     if sum(map(bool, (given["password_file"], given["password_command"], no_password))) > 1:

@@ -179,11 +179,7 @@ def delete(
 
 
 def _confirm(name: str) -> None:
-    """Ask for the name of the feed.
-
-    Raises:
-        ClickException: the user entered another name.
-    """
+    """Ask for the name of the feed."""
     prompt = f"This deletes the feed {plain(name)} and all its data.\nIts name, to confirm"
     if click.prompt(prompt, default="", show_default=False, err=True).strip() != name:
         raise click.ClickException("that is not the name of the feed; nothing was deleted")

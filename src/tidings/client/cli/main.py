@@ -237,12 +237,7 @@ class Program(LazyGroup):
 
 
 def _end(error: OSError, command: str | None) -> int:
-    """Return the exit code of a *command* with a closed pipe as its output.
-
-    Raises:
-        ClickException: the output cannot be written, or the user has no home.
-        OSError: it is another *error*.
-    """
+    """Return the exit code of a *command* with a closed pipe as its output."""
     if str(error.filename).startswith(_NO_HOME):
         rule = "this user has no home folder; set HOME to a folder for the files of tidings"
         raise click.ClickException(rule) from None

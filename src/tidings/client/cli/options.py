@@ -294,11 +294,7 @@ def _on(stage: str, others: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _addresses_of(stage: str) -> Any:
-    """Return the addresses of the stage: `feed`, `stream` and `sockets`.
-
-    Raises:
-        ClickException: AWS cannot be queried, or has no such stage.
-    """
+    """Return the addresses of the stage: `feed`, `stream` and `sockets`."""
     if find_spec("boto3") is None:
         raise click.ClickException(
             f"--stage needs boto3, which is not installed here; {how_to_install('aws')}"

@@ -104,11 +104,7 @@ def _post_one(poster: Poster, operation: dict[str, Any], as_json: bool) -> None:
 
 
 def _report(line: str, posted: int, rest: str) -> None:
-    """Print *line*. If that fails, report the number of posted operations and the *rest*.
-
-    Raises:
-        ClickException: *line* cannot be printed; a script must know that it need not repeat.
-    """
+    """Print *line*. If that fails, report the number of posted operations and the *rest*."""
     try:
         click.echo(line)
     except OSError as error:

@@ -325,11 +325,7 @@ class KeyRing:
         return Allowed(key.bound, admission, key.id, streams, key.feeds)
 
     def _charge(self, meter: RateLimiter, feed: str, key: Key, given: Credential) -> None:
-        """Count the request, and its body if it has arrived.
-
-        Raises:
-            TooManyRequests: see `RateLimiter.spend`.
-        """
+        """Count the request, and its body if it has arrived."""
         if not given.is_charged:
             meter.spend(feed, key.id, key.rate)
         if given.size:

@@ -108,9 +108,6 @@ def _at_host(
     """Return the rights at the host: those of all grants with a prefix and without a bound.
 
     A grant does not count if the first grant of the role on one of its feeds has a bound.
-
-    Raises:
-        OutsideKey: no grant gives the role at the host.
     """
     prefixes: list[str] = []
     bounded: list[str] = []  # the field `feed` of the grants with a bound so far
@@ -129,7 +126,6 @@ def _at_host(
 
 
 def _overlap(prefix: str, feed: str) -> bool:
-    """Return True if the grant of *feed* is for a feed with *prefix*."""
     return feed.startswith(prefix) or (feed.endswith(HOST) and prefix.startswith(feed[:-1]))
 
 
@@ -146,11 +142,7 @@ def _who(claims: Mapping[str, Any]) -> str:
 
 
 def _check_fields(grant: object) -> None:
-    """Check that *grant* has only known fields, because an unknown one may be a misspelled `types`.
-
-    Raises:
-        OutsideKey: the grant is not an object or has an unknown field.
-    """
+    """Check that *grant* has only known fields, as an unknown one may be a misspelled `types`."""
     if not isinstance(grant, dict):
         raise OutsideKey("has a grant that is not an object", field="token")
     for name in grant:
@@ -175,11 +167,7 @@ def _has_role(grant: Mapping[str, Any], role: Role) -> bool:
 
 
 def _parse_bound(grant: Mapping[str, Any]) -> Filter:
-    """Return the bound of *grant*, which is the part of the feed that it allows.
-
-    Raises:
-        OutsideKey: the bound is invalid.
-    """
+    """Return the bound of *grant*, which is the part of the feed that it allows."""
     types, parents = _values(grant, "types"), _values(grant, "parents")
     return EVERYTHING if types is None and parents is None else Filter(types, parents)
 

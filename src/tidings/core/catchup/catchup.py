@@ -526,11 +526,7 @@ class CatchUp:
     def _lost_step(
         self, feed: str, progress: Progress, wanted: Filter, after: int, lost: PagesLost
     ) -> Step:
-        """Return a step from the archive or the state, in place of lost pages.
-
-        Raises:
-            PagesLost: neither the archive nor the state has the operations of these pages.
-        """
+        """Return a step from the archive or the state, in place of lost pages."""
         step = self._archive_step(feed, progress, wanted, after, lost.beyond)
         if self._leads_back(feed, step, lost.beyond):
             raise lost
@@ -539,12 +535,7 @@ class CatchUp:
     def _trimmed_step(
         self, feed: str, progress: Progress, wanted: Filter, after: int, floor: int
     ) -> Step:
-        """Return a step from the archive or the state, in place of trimmed pages.
-
-        Raises:
-            Unavailable: the state is incomplete, for instance while a chained feed skips to its
-                copied state.
-        """
+        """Return a step from the archive or the state, in place of trimmed pages."""
         step = self._archive_step(feed, progress, wanted, after, floor)
         if self._leads_back(feed, step, floor):
             rule = f"the state has not reached page {floor}, the first page of the log"

@@ -142,11 +142,7 @@ def _on_one_line(text: str) -> str:
 
 
 def _check_storable(value: object) -> None:
-    """Check that a reader can represent *value*.
-
-    Raises:
-        InvalidChange: *value* has a lone surrogate or a number that is too large.
-    """
+    """Check that a reader can represent *value*."""
     try:
         to_canonical_json(value).encode()
     except UnicodeEncodeError:

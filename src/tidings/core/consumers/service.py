@@ -554,12 +554,7 @@ class ConsumerMonitor:
 
 
 def _select(parked: list[str], which: str) -> list[str]:
-    """Return the ids among *parked* that *which* selects: one id, or all of them.
-
-    Raises:
-        UnknownParked: *which* is an id that is not parked.
-        NothingDone: *which* is `all`, and nothing is parked.
-    """
+    """Return the ids among *parked* that *which* selects: one id, or all of them."""
     if which == ALL:
         if not parked:
             raise NothingDone("nothing is parked", field="id", value=which)
@@ -570,11 +565,7 @@ def _select(parked: list[str], which: str) -> list[str]:
 
 
 def _without(consumer: Consumer, retried: Sequence[str]) -> Consumer:
-    """Remove *retried* from the parked messages.
-
-    Raises:
-        UnknownParked: a retry of one of the messages *retried* was not requested.
-    """
+    """Remove *retried* from the parked messages."""
     if not retried:
         return consumer
     for each in retried:

@@ -142,12 +142,7 @@ class StreamReader:
         return [each for each in found if _order(each.last) <= _order(stream.tail)]
 
     def _page(self, feed: str, extent: Extent, end: Place) -> Page:
-        """Return the page of *extent*, the next page of the stream after *end*.
-
-        Raises:
-            OffsetGone: the page is not in the log, or an extent between *end* and *extent* is
-                missing.
-        """
+        """Return the page of *extent*, the next page of the stream after *end*."""
         number = extent.last.page
         page = None
         if _order(extent.before) <= _order(end) and number >= self.log.log.floor(feed):

@@ -134,12 +134,6 @@ class Directory:
 
 
 def _existing(name: str, record: FeedRecord | None) -> FeedRecord:
-    """Return *record*, that of the feed *name*.
-
-    Raises:
-        UnknownFeed: the record is None.
-        FeedDeleted: the feed was deleted.
-    """
     if record is None:
         raise UnknownFeed("no such feed here", field="feed", value=name)
     if not record.is_live:

@@ -134,12 +134,7 @@ class WebhookAdmin:
         return made, fresh if made.secrets == secrets else ""
 
     def _check_free(self, feed: str, name: str) -> None:
-        """Check that *name* already is a webhook, or can become one.
-
-        Raises:
-            InvalidWebhook: *name* is a consumer without a webhook.
-            InvalidConsumer: the feed has too many consumers.
-        """
+        """Check that *name* already is a webhook, or can become one."""
         if name in self.registry.all(feed):
             return
         if self.consumers.store.consumer(feed, name) is not None:

@@ -87,12 +87,6 @@ def _ordinary_lines(body: bytes, read: Reader, now_ms: int) -> list[str] | None:
 
 
 def _ordinary_line(text: bytes, depth_max: int, now_ms: int, typed: ModuleType) -> str:
-    """Return the line of one operation.
-
-    Raises:
-        Rejected, or one of `typed.REJECTED`: the compiled parser cannot parse the operation, or a
-            field breaks its rule.
-    """
     fields = typed.decode_one(text)
     data, spelled = None, bytes(fields.data)
     if spelled:  # if `data` occurs twice, the parser has not checked the first occurrence
@@ -118,11 +112,7 @@ def _ordinary_line(text: bytes, depth_max: int, now_ms: int, typed: ModuleType) 
 
 
 def _check_digits(text: bytes) -> None:
-    """Check that *text* has no sequence of digits so long that Python may refuse to parse it.
-
-    Raises:
-        InvalidOperation: *text* has such a sequence, so the other parser must decide.
-    """
+    """Check that *text* has no sequence of digits so long that Python may refuse to parse it."""
     if len(text) > len(_MANY_DIGITS) and _MANY_DIGITS in text.translate(_ALL_ZEROS):
         raise InvalidOperation("contains a very long number", field="data")
 
@@ -286,9 +276,6 @@ def _check_depth(text: bytes, field: str, depth_max: int = limits.JSON_DEPTH_MAX
     """Check that *text* is not nested deeper than *depth_max*.
 
     Python's parser is recursive, so it must not parse the text before this check.
-
-    Raises:
-        InvalidOperation: *text* is nested deeper.
     """
     if text.count(b"[") + text.count(b"{") <= depth_max:
         return  # nearly every operation returns here, which saves a third of its parsing time
@@ -313,11 +300,7 @@ def _structure(text: bytes) -> bytes:
 
 
 def _check_parts(text: bytes, field: str) -> None:
-    """Check that *text*, one JSON value, has at most `limits.JSON_PARTS_MAX` brackets and commas.
-
-    Raises:
-        TooLarge: *text* has more.
-    """
+    """Check that *text*, a JSON value, has up to `limits.JSON_PARTS_MAX` brackets and commas."""
     most = limits.JSON_PARTS_MAX
     if sum(map(text.count, (b"[", b"{", b","))) > most and len(_structure(text)) > most:
         rule = f"one JSON value holds at most {most} brackets and commas"

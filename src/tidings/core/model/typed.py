@@ -42,11 +42,7 @@ def is_canonical(text: bytes) -> bool:
 
 
 def _short_float(text: str) -> float:
-    """Return *text* as a float if Python spells the float as in *text*.
-
-    Raises:
-        ValueError: Python spells the float in another way.
-    """
+    """Return *text* as a float if Python spells the float as in *text*."""
     value = float(text)
     if repr(value) != text:
         raise ValueError

@@ -197,12 +197,7 @@ class RelayControl:
         return self.store.relay(feed).wanted is Wanted.PROMOTED
 
     def _act_as_master(self, feed: str, action: Action, fields: Mapping[str, object]) -> None:
-        """Do *action* on a local feed.
-
-        Raises:
-            NotChained, NothingDone, InvalidRelay: see `act`.
-            Unavailable: the store did not answer; the action may have been done.
-        """
+        """Do *action* on a local feed."""
         successor = self.log.log_counter(feed).successor
         if action is Action.YIELD:
             to = _parse_address(fields.get("to"))
@@ -348,11 +343,6 @@ def _parse_place(to: object) -> Place:
 
 
 def _parse_action(action: str, fields: Mapping[str, object]) -> Action:
-    """Return the `Action` named *action*.
-
-    Raises:
-        InvalidRelay: the action is unknown, or one of *fields* is not a field of the action.
-    """
     known_action = next((each for each in Action if each.value == action), None)
     if known_action is None:
         rule = f"must be one of {', '.join(each.value for each in Action)}"

@@ -216,9 +216,6 @@ def _at_end_of(relay: Relay, copy: Copy, status: UpstreamStatus | None) -> Copy:
 
     The page must be above all local pages. Otherwise a reader at the last local page would continue
     with the next page and never receive the changes of the copy.
-
-    Raises:
-        Unavailable: the upstream has not passed the last local page yet.
     """
     if status is None:
         return copy

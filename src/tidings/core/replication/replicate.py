@@ -332,11 +332,7 @@ class _Run:
         return max(1, min(longest, (self.until_ms - self.parts.runtime.steady()) // 1000))
 
     def _groups(self, batch: ReplicationBatch) -> list[list[Page]]:
-        """Return the new pages in groups that fit one write.
-
-        Raises:
-            BrokenBatch: a page is missing, see `fresh`, or the next page is too large.
-        """
+        """Return the new pages in groups that fit one write."""
         relay = self.relay
         if batch.pending > limits.BATCH_BYTES_MAX:
             rule = f"at most {limits.BATCH_BYTES_MAX} bytes"

@@ -224,11 +224,7 @@ class ReplicationReader:
         )
 
     def _has_ended(self, feed: str, status: UpstreamStatus, after: Place) -> bool:
-        """Return True if *feed* has yielded and has no page after *after*, finished or not.
-
-        Raises:
-            OtherLog: *feed* is a master, and its log has never reached *after*.
-        """
+        """Return True if *feed* has yielded and has no page after *after*, finished or not."""
         if self.log is None or status.master:
             return False
         counter = self.log.log_counter(feed)

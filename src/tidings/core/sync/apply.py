@@ -143,9 +143,6 @@ class Corrector:
         An object that was deleted since the plan was made must still have its tombstone. Otherwise
         the object would look as if it had never existed. The second half of the lifetime is a
         margin for clock skew and outages.
-
-        Raises:
-            PlanTooOld: a new plan is needed.
         """
         run, now = self.reader.read(feed, through, 1), self.reader.clock()
         age_ms = now - run.pages[0].at_ms if run.pages else 0

@@ -168,7 +168,6 @@ def _plan_text(decision: Mapping[str, Any]) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Return *text* as a complete sentence."""
     text = text.rstrip()
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", ")")) else ".")
 

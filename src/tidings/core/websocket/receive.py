@@ -334,11 +334,7 @@ class Receiver:
             self.sockets.send(connection_id, events.error(error.body()))
 
     def _admit(self, message: Message) -> Allowed:
-        """Return the part of the feed that the client may read.
-
-        Raises:
-            Rejected: the client has no access; see `Guard`.
-        """
+        """Return the part of the feed that the client may read."""
         if message.act not in (Act.SUBSCRIBE, Act.RESUME):
             return ALL
         given = credential(message.password)

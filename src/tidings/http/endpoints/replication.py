@@ -53,11 +53,7 @@ class ReplicaRouter:
         return json_answer(200, self._routes[request.route](request))
 
     def _all(self, request: Request) -> Document:
-        """Return the chained feeds that the credential may read.
-
-        Raises:
-            WrongPassword, NoPasswordSet, WrongKey, OutsideKey: the credential may read no feed.
-        """
+        """Return the chained feeds that the credential may read."""
         credential = request.credential
         relays: list[dict[str, Any]] = []
         refused: set[int] = set()

@@ -85,11 +85,7 @@ def _openapi(feeds: frozenset[str], prefix: str) -> Answer:
 
 
 def _schema(request: Request) -> Answer:
-    """Return the JSON Schema of the requested format.
-
-    Raises:
-        UnknownPath: the format is unknown.
-    """
+    """Return the JSON Schema of the requested format."""
     from tidings.http.schemas import SCHEMA_TYPE, schema_document  # rarely needed, as in `Status`
 
     schema = schema_document(request.parameters["format"])

@@ -199,11 +199,7 @@ def _parse_key(document: dict[str, Any]) -> _Key | None:
 
 
 def _read(answer: BaseHTTPResponse, until_s: float) -> bytes:
-    """Return the body, truncated after `BYTES_MAX` + 1 bytes.
-
-    Raises:
-        Unavailable: the body did not arrive completely by *until_s*.
-    """
+    """Return the body, truncated after `BYTES_MAX` + 1 bytes."""
     body = b""
     while len(body) <= BYTES_MAX and (part := answer.read1(BYTES_MAX + 1 - len(body))):
         body += part

@@ -139,12 +139,7 @@ def _selection_query(selection: Selection) -> dict[str, str]:
 
 
 def _text(answer: urllib3.HTTPResponse, deadline: float) -> str:
-    """Return the body, decompressed.
-
-    Raises:
-        Unavailable: the body takes too long.
-        BrokenBatch: the body is too long, or not valid text.
-    """
+    """Return the body, decompressed."""
     try:
         packed = _body(answer, deadline)
     except BaseException:
@@ -176,11 +171,7 @@ def _unpack(body: bytes, encoding: str) -> bytes:
 
 
 def _check_secret(url: str) -> None:
-    """Check that a password may be sent to *url*.
-
-    Raises:
-        UpstreamRefused: the connection is not encrypted, so others could read the password.
-    """
+    """Check that a password may be sent to *url*."""
     parts = urlsplit(url)
     if parts.scheme == "https" or _is_loopback(parts.hostname or ""):
         return

@@ -160,11 +160,7 @@ class _Call:
             connection.close()
 
     def _left_s(self) -> float:
-        """Return the remaining time in seconds.
-
-        Raises:
-            TimeoutError: no time is left, or the call was cut.
-        """
+        """Return the remaining time in seconds."""
         left_s = self._end_s - time.monotonic()
         if self._is_cut or left_s <= 0:
             raise TimeoutError

@@ -116,19 +116,11 @@ class WaitingList(ABC):
 
     @abstractmethod
     async def _respond(self, request: _Request) -> Answer:
-        """Return the response to *request*.
-
-        Raises:
-            TidingsError: see `answers.refusal`.
-        """
+        """Return the response to *request*."""
 
     @abstractmethod
     def _check(self, feed: str, headers: Mapping[str, str]) -> Allowed:
-        """Return the rights of the credential in *headers* on *feed*.
-
-        Raises:
-            Rejected: the credential gives no access.
-        """
+        """Return the rights of the credential in *headers* on *feed*."""
 
     async def _send(self, send: Send, answer: Answer, headers: Mapping[str, str]) -> None:
         await send_answer(send, answer, headers, self.origins)
@@ -140,11 +132,7 @@ class WaitingList(ABC):
     async def _wait_for(
         self, poller: TailPoller, feed: str, page: int, request: _Request, until_s: float
     ) -> None:
-        """Wait for pages after *page*, at most for `limits.EXISTS_S`. If none come, check the feed.
-
-        Raises:
-            FeedDeleted: the feed was deleted.
-        """
+        """Wait for pages after *page*, up to `limits.EXISTS_S`. Without any, check the feed."""
         left_s = request.left_s(until_s)
         with self.requests.connected(feed, partial(self._describe, request, page)):
             await poller.wait(page, request.gone, min(left_s, limits.EXISTS_S))

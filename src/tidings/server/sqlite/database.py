@@ -276,12 +276,6 @@ class Database:
             self._deferred.remove(write)
 
     def _execute_deferred(self) -> None:
-        """Execute the deferred writes.
-
-        Raises:
-            Unavailable: a write failed now or earlier. The transaction can then not be committed,
-                even if a caller suppresses this error.
-        """
         while self._deferred and not self._is_incomplete:
             self._is_incomplete = True
             with self.translating:
@@ -660,9 +654,6 @@ def _lock_file(path: Path) -> int:
 
     The lock is on a file of its own, because closing any descriptor of *path* would release
     SQLite's locks.
-
-    Raises:
-        CannotOpen: another process holds the lock, or the lock file cannot be opened.
     """
     try:
         descriptor = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT, 0o600)
@@ -725,11 +716,7 @@ def _connect(path: Path, *, shared: bool) -> sqlite3.Connection:
 
 
 def _check_owner(path: Path, connection: sqlite3.Connection) -> None:
-    """Check that the file is empty, or has the tables of its schema version.
-
-    Raises:
-        CannotOpen: the file belongs to another program.
-    """
+    """Check that the file is empty, or has the tables of its schema version."""
     connection.execute("BEGIN")  # another process may migrate a shared file between two reads
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
