@@ -14,7 +14,9 @@ from typing import Any
 from tests.functions.cloud import basic
 from tidings.core.auth.guard import Bounded, Need, Role, permits
 from tidings.core.model.filters import EVERYTHING, Filter
-from tidings.http.routes import CONSUMER_ACTIONS, HTTP_ROUTES, HttpRoute
+from tidings.http.endpoints.consumers import ConsumerRouter
+from tidings.http.routes import HTTP_ROUTES
+from tidings.http.wire import HttpRoute
 
 VIDEOS = Filter(frozenset({"video", "change"}))
 ANNS = Filter(parents=frozenset({"user/ann"}))
@@ -209,7 +211,8 @@ def requests() -> list[RouteRequest]:
     made = []
     for route in HTTP_ROUTES:
         if route.path == _ACT:
-            made += [_action(route, name, need) for name, need in CONSUMER_ACTIONS.items()]
+            declared = ConsumerRouter.declared.values()
+            made += [_action(route, each.action, each.need) for each in declared if each.action]
         else:
             below = route.path.removeprefix("/feeds/{feed}") or route.path
             given = REQUESTS[f"{route.method} {'/' if below == '$default' else below}"]

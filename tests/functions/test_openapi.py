@@ -16,8 +16,9 @@ from tests.functions.cloud import Cloud, event
 from tidings.core.errors import Rejected
 from tidings.http.openapi import described_paths, doc_of, document, rejections
 from tidings.http.route_docs import DOCS, PARAMETERS, TAG_SUMMARIES
-from tidings.http.routes import DEFAULT_PATH, HTTP_ROUTES
+from tidings.http.routes import HTTP_ROUTES
 from tidings.http.schemas import DIALECT, EXAMPLE_CURSOR, SCHEMAS
+from tidings.http.wire import DEFAULT_PATH
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "PROTOCOL.md"
 PATHS = [*described_paths()]

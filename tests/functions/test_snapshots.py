@@ -83,7 +83,8 @@ def _run(tmp_path: Path, kind: str, *folders: str) -> subprocess.CompletedProces
 
 def _answering() -> list[str]:
     """Return the functions that a client waits for, but for those without a snapshot."""
-    routes = {route.function for route in (*deployment.HTTP_ROUTES, *deployment.SOCKET_ROUTES)}
+    routes = {each.function for each in deployment.HTTP_ROUTES}
+    routes |= {each.function for each in deployment.SOCKET_ROUTES}
     functions = [each for each in deployment.FUNCTIONS if each.name in routes - {"disconnect"}]
     return sorted({each.folder for each in functions if not each.streams})
 

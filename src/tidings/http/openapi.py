@@ -26,10 +26,10 @@ from tidings.http.route_docs import (
     REQUIRED,
     TAG_SUMMARIES,
     TAGS,
-    Doc,
 )
-from tidings.http.routes import CONSUMER_ACTIONS, DEFAULT_PATH, HTTP_ROUTES, HttpRoute
+from tidings.http.routes import DECLARED, HTTP_ROUTES
 from tidings.http.schemas import EXAMPLE_FEED, SCHEMAS, Schema, ref
+from tidings.http.wire import DEFAULT_PATH, Doc, HttpRoute, fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -115,20 +115,20 @@ _DESCRIPTION = (
 
 def described_paths() -> Iterator[_Path]:
     """Yield the paths of all routes. A route with an action in its path yields one for each."""
+    declared = {key: each for kind in DECLARED for key, each in kind.declared.items()}
     for route in HTTP_ROUTES:
+        below = route.path.removesuffix("{action}")
         if route.path == DEFAULT_PATH:
             continue
-        if not route.path.endswith("/{action}"):
+        if below == route.path:
             yield _Path(route, route.path, route.need)
-            continue
-        below = route.path.removesuffix("{action}")
-        actions = (
-            CONSUMER_ACTIONS
-            if "/consumers/" in below
-            else {action.value: route.need for action in Action}
-        )
-        for action, need in actions.items():
-            yield _Path(route, below + action, need)
+        elif "/relay/" in below:
+            for action in Action:
+                yield _Path(route, below + action.value, route.need)
+        else:
+            for key, each in declared.items():
+                if each.action and key == f"{route.method} {below}{each.action}":
+                    yield _Path(route, below + each.action, each.need)
 
 
 def doc_of(method: str, path: str) -> Doc:
@@ -144,6 +144,7 @@ class _Builder:
         self._feeds = feeds
         self._responses: dict[str, Any] = {}
         self._codes: dict[str, str] = {}
+        self._declared, self._parameter_keys = _declared_parameters()
         self._feed_paths = {route.path for route in HTTP_ROUTES}
 
     def operation(self, path: _Path) -> dict[str, Any]:
@@ -172,6 +173,7 @@ class _Builder:
             "parameters": {
                 **{f"path.{_parameter_key(name)}": self._in_path(name) for name in PATH_PARAMETERS},
                 **{_parameter_key(name): _parameter(name) for name in PARAMETERS},
+                **self._declared,
             },
             "examples": {
                 code: {
@@ -218,7 +220,8 @@ class _Builder:
         for name in _IN_PATH.findall(path.path):
             known = "part:raft" if "/raft/" in path.path else name
             yield {"$ref": f"#/components/parameters/path.{_parameter_key(known)}"}
-        for name in (*doc.query, *doc.headers):
+        declared = self._parameter_keys.get(f"{path.route.method} {path.path}", ())
+        for name in (*doc.query, *declared, *doc.headers):
             yield {"$ref": f"#/components/parameters/{_parameter_key(name)}"}
 
     def _in_path(self, name: str) -> dict[str, Any]:
@@ -323,6 +326,38 @@ def _parameter(name: str) -> dict[str, Any]:
     place = "header" if shown[0].isupper() or shown == "traceparent" else "query"
     required = {"required": True} if name in REQUIRED else {}
     return {"name": shown, "in": place, **required, **_described(PARAMETERS[name])}
+
+
+def _declared_parameters() -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Return the declared parameters by the name of their component, and these names by route.
+
+    Parameters of the same name that differ have the last part of the path in that name.
+    """
+    by_route: dict[str, dict[str, Any]] = {}
+    for kind in DECLARED:
+        for key, each in kind.declared.items():
+            of_query = each.parameters.get("query")
+            by_route[key] = {name: _of_query(name, part) for name, part in fields_of(of_query)}
+    several = {name.partition(":")[0] for name in PARAMETERS if ":" in name}
+    first: dict[str, Any] = {}
+    for parameters in by_route.values():
+        for name, parameter in parameters.items():
+            if first.setdefault(name, parameter) != parameter:
+                several.add(name)
+    found: dict[str, Any] = {}
+    names: dict[str, list[str]] = {}
+    for key, parameters in by_route.items():
+        place = _IN_PATH.sub("", key).rstrip("/").rpartition("/")[2]
+        keys = {name: f"{name}.{place}" if name in several else name for name in parameters}
+        found |= {keys[name]: parameter for name, parameter in parameters.items()}
+        names[key] = [*keys.values()]
+    return found, names
+
+
+def _of_query(name: str, field: tuple[Schema, bool]) -> dict[str, Any]:
+    schema, is_required = field
+    required = {"required": True} if is_required else {}
+    return {"name": name, "in": "query", **required, **_described(schema)}
 
 
 def _media(schema: Schema) -> dict[str, Any]:

@@ -5,19 +5,16 @@ A route in `routes` needs an entry in `DOCS`. Its schemas are in `schemas`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidings.core import errors, limits
-from tidings.core.hooks.webhook import InvalidWebhook, UnknownWebhook, WebhookExists
 from tidings.core.model.envelopes import FORMATS
 from tidings.core.model.feeds import NAME
 from tidings.core.model.filters import ERASURES, FIELDS
 from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.http.endpoints.erasures import InvalidErasure, UnknownErasure
 from tidings.http.endpoints.history import NoHistory
-from tidings.http.endpoints.hooks import NoWebhooks
 from tidings.http.request import NotAcceptable
 from tidings.http.router import UnknownPath
+from tidings.http.routes import DECLARED
 from tidings.http.schemas import (
     EVENTS,
     EXAMPLE_CURSOR,
@@ -28,6 +25,7 @@ from tidings.http.schemas import (
     list_of,
     ref,
 )
+from tidings.http.wire import Doc
 
 JSON, NDJSON, TEXT = "application/json", NDJSON_TYPE, "text/plain"
 STREAM, YAML = "text/event-stream", "application/yaml"
@@ -76,38 +74,6 @@ TAG_SUMMARIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Doc:
-    """The description of one route.
-
-    *section* refers to docs/PROTOCOL.md. *query* and *headers* are names in `PARAMETERS`. *body*
-    pairs content types with schemas; *optional* is True if the body may be empty. A success has
-    one of the statuses *status* and *more*, and *answers* pairs its content types with schemas;
-    without them, its content type is *answer*, or it has no body if *answer* is "". *empty* are
-    the statuses without a body. *errors* are the errors in addition to those that
-    `openapi.rejections` derives from the route, and *error* is the name of their schema if it is
-    not the usual one. *name* is the operation id, and *sends* are headers of a success. *others*
-    are other statuses with their content types and schemas.
-    """
-
-    summary: str
-    section: str
-    name: str = ""
-    query: tuple[str, ...] = ()
-    headers: tuple[str, ...] = ()
-    body: tuple[tuple[str, Schema], ...] = ()
-    optional: bool = False
-    status: int = 200
-    more: tuple[int, ...] = ()
-    empty: tuple[int, ...] = ()
-    answer: str = JSON
-    answers: tuple[tuple[str, Schema], ...] = ()
-    errors: tuple[type[errors.Rejected], ...] = ()
-    sends: tuple[str, ...] = ()
-    error: str = ""
-    others: tuple[tuple[int, str, Schema], ...] = ()
-
-
 def _lines(of: Schema, example: str) -> Schema:
     """Return the schema of text whose lines are JSON values."""
     return {
@@ -123,8 +89,7 @@ def _json(name: str) -> tuple[tuple[str, Schema], ...]:
 
 
 _LIST = {"description": "values separated by commas, or a JSON array of strings"}
-REQUIRED = {"confirm", "why", "through", "bucket"}
-_EXAMPLE_ID = {**_ID, "examples": [EXAMPLE_CURSOR]}
+REQUIRED = {"confirm", "through", "bucket"}
 
 
 def _waiting(most_s: int) -> Schema:
@@ -157,12 +122,6 @@ PARAMETERS: dict[str, Schema] = {
         **_OPTIONAL,
         "maximum": limits.CHANGES_LIMIT_MAX,
         "description": "the maximum number of changes",
-    },
-    "limit:log": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": limits.LOG_ENTRIES_MAX,
-        "description": "the maximum number of entries",
     },
     "limit:feeds": {
         "type": "integer",
@@ -197,21 +156,6 @@ PARAMETERS: dict[str, Schema] = {
     "tables": {**_SWITCH, "description": "also delete its Iceberg tables"},
     "deleted": {**_SWITCH, "description": "also list deleted feeds"},
     "host": {**_SWITCH, "description": "the keys of the host instead of the feed"},
-    "from": {**_EXAMPLE_ID, "description": "the first entry"},
-    "to": {**_EXAMPLE_ID, "description": "the last entry"},
-    "why": {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": limits.WHY_CHARS_MAX,
-        "description": "the reason, for the notes of the consumer",
-        "examples": ["not used any more"],
-    },
-    "by": {
-        **_PLAIN,
-        "minLength": 1,
-        "description": "the operator; needed unless HTTP Basic names a user",
-        "examples": ["ann"],
-    },
     "share": {
         **_PLAIN,
         "description": "a part of the objects (16.6)",
@@ -276,28 +220,10 @@ _PAGES_TEXT = _lines(
 )
 _CONFIGURED = ((YAML, ref("ChangesConfiguration")),)
 _MARKED = ((FORM, ref("HealthMark")),)
-_CONSUMER_BY_NAME = (errors.InvalidConsumer, errors.UnknownConsumer)
-_WORKED = (
-    *_CONSUMER_BY_NAME,
-    errors.FenceLost,
-    errors.ConsumerFellOff,
-    errors.UnknownParked,
-)
-_OPERATED = (*_CONSUMER_BY_NAME, errors.NothingDone)
 _POSTING = (errors.InvalidOperation, errors.InvalidKey, errors.KeyReused)
 _CHAINED = (errors.Chained, errors.Yielded)
 _COPIED = (errors.InvalidPagesRequest, errors.InvalidFilter, errors.LeaveNotKept)
 _RELAYED = (errors.InvalidRelay, errors.NotChained, errors.NothingDone)
-_HOOKED = (InvalidWebhook, NoWebhooks)
-
-
-def _worker(summary: str, name: str, body: str) -> Doc:
-    return Doc(summary, "14.4", name, body=_json(body), answers=_json("Lease"), errors=_WORKED)
-
-
-def _operator(summary: str, name: str, body: str = "Reason", answer: str = "Consumer") -> Doc:
-    found = (*_OPERATED, errors.UnknownParked) if body == "ParkedChoice" else _OPERATED
-    return Doc(summary, "14.6", name, body=_json(body), answers=_json(answer), errors=found)
 
 
 def _relay(summary: str, name: str, body: str = "Nothing") -> Doc:
@@ -412,131 +338,6 @@ DOCS: dict[str, Doc] = {
         query=("types",),
         answers=_json("Sums"),
         errors=(errors.InvalidFilter,),
-    ),
-    "GET /log": Doc(
-        "the ids of the oldest and the latest operation, or a range of operations",
-        "14.8",
-        "readLog",
-        query=("from", "to", "limit:log"),
-        answers=((JSON, {"anyOf": [ref("LogEnds"), ref("LogEntries")]}),),
-        errors=(errors.InvalidConsumer,),
-    ),
-    "GET /consumers": Doc(
-        "all named consumers", "14.2", "listConsumers", answers=_json("Consumers")
-    ),
-    "PUT /consumers/{name}": Doc(
-        "register a consumer",
-        "14.2",
-        "putConsumer",
-        headers=("If-None-Match",),
-        body=_json("ConsumerRequest"),
-        optional=True,
-        status=201,
-        more=(200,),
-        answers=_json("Consumer"),
-        errors=(errors.InvalidConsumer, errors.ConsumerExists),
-    ),
-    "GET /consumers/{name}": Doc(
-        "one consumer", "14.2", "getConsumer", answers=_json("Consumer"), errors=_CONSUMER_BY_NAME
-    ),
-    "DELETE /consumers/{name}": Doc(
-        "delete a consumer",
-        "14.6",
-        "deleteConsumer",
-        query=("why", "by"),
-        answers=_json("Deleted"),
-        errors=_CONSUMER_BY_NAME,
-    ),
-    "GET /consumers/{name}/parked": Doc(
-        "the parked messages of a consumer",
-        "14.6",
-        "listParkedMessages",
-        answers=_json("ParkedMessages"),
-        errors=_CONSUMER_BY_NAME,
-    ),
-    "GET /consumers/{name}/notes": Doc(
-        "the notes about actions of operators",
-        "14.6",
-        "listNotes",
-        answers=_json("Notes"),
-        errors=(errors.InvalidConsumer,),
-    ),
-    "POST /consumers/{name}/lease": Doc(
-        "acquire the lease as a worker",
-        "14.3",
-        "leaseConsumer",
-        body=_json("LeaseRequest"),
-        answers=_json("Lease"),
-        errors=(*_WORKED, errors.ConsumerHeld),
-    ),
-    "POST /consumers/{name}/ack": _worker(
-        "acknowledge messages, renew the lease", "acknowledgeMessages", "Acknowledgement"
-    ),
-    "POST /consumers/{name}/fail": _worker(
-        "report a failure, release the lease", "reportFailure", "FailureReport"
-    ),
-    "POST /consumers/{name}/release": _worker("release the lease", "releaseConsumer", "Fence"),
-    "POST /consumers/{name}/pause": _operator("pause a consumer", "pauseConsumer"),
-    "POST /consumers/{name}/resume": _operator("resume a consumer", "resumeConsumer"),
-    "POST /consumers/{name}/mark": _operator(
-        "set the position of a consumer", "markConsumer", "Mark"
-    ),
-    "POST /consumers/{name}/step": _operator(
-        "acknowledge the next message without sending it", "stepConsumer", answer="Stepped"
-    ),
-    "POST /consumers/{name}/park": _operator(
-        "park the message that failed", "parkMessage", answer="Parked"
-    ),
-    "POST /consumers/{name}/retry": _operator(
-        "send parked messages again", "retryParkedMessages", "ParkedChoice"
-    ),
-    "POST /consumers/{name}/drop": _operator(
-        "delete parked messages", "dropParkedMessages", "ParkedChoice"
-    ),
-    "GET /hooks": Doc(
-        "all webhooks", "19.2", "listWebhooks", answers=_json("Webhooks"), errors=(NoWebhooks,)
-    ),
-    "PUT /hooks/{name}": Doc(
-        "create or change a webhook",
-        "19.2",
-        "putWebhook",
-        headers=("If-None-Match",),
-        body=_json("WebhookRequest"),
-        status=201,
-        more=(200,),
-        answers=_json("Webhook"),
-        errors=(*_HOOKED, errors.InvalidConsumer, WebhookExists),
-    ),
-    "GET /hooks/{name}": Doc(
-        "one webhook",
-        "19.2",
-        "getWebhook",
-        answers=_json("Webhook"),
-        errors=(NoWebhooks, UnknownWebhook),
-    ),
-    "GET /hooks/{name}/attempts": Doc(
-        "the last attempts of a webhook",
-        "19.8",
-        "listWebhookAttempts",
-        answers=_json("WebhookAttempts"),
-        errors=(NoWebhooks, UnknownWebhook, errors.InvalidConsumer),
-    ),
-    "DELETE /hooks/{name}": Doc(
-        "delete a webhook and its consumer",
-        "19.2",
-        "deleteWebhook",
-        query=("why", "by"),
-        answers=_json("Deleted"),
-        errors=(NoWebhooks, errors.InvalidConsumer, UnknownWebhook),
-    ),
-    "POST /hooks/{name}/rotate": Doc(
-        "create another secret",
-        "19.4",
-        "rotateWebhookSecret",
-        body=_json("WebhookSecretRequest"),
-        optional=True,
-        answers=_json("WebhookSecret"),
-        errors=(*_HOOKED, errors.InvalidConsumer, UnknownWebhook),
     ),
     "GET /access": Doc(
         "the roles that the credential grants", "10.10", "getAccess", answers=_json("Access")
@@ -789,6 +590,12 @@ DOCS: dict[str, Doc] = {
         answers=((SCHEMA_TYPE, ref("JsonSchema")),),
         errors=(UnknownPath,),
     ),
+}
+
+DOCS |= {
+    key.replace(" /feeds/{feed}/", " /"): each.doc
+    for kind in DECLARED
+    for key, each in kind.declared.items()
 }
 
 # The parameters in paths, by name.

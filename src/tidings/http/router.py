@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tidings.http.request import Endpoint, Request
-    from tidings.http.routes import HttpRoute
+    from tidings.http.wire import HttpRoute
 
 PATHS = re.compile(r"/(?:ops)?|/feeds/(?P<feed>[^/]+)/ops")
 CHANGEAGENT = re.compile(

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from tidings.core.auth.guard import (
     ADMIN,
-    CONSUME,
     ERASE,
     INGEST,
     PUBLIC,
@@ -19,11 +18,12 @@ from tidings.core.auth.guard import (
     READ,
     READ_ALL,
     REPLICATE,
-    Need,
 )
 from tidings.core.websocket.session import Act
+from tidings.http.endpoints.consumers import ConsumerRouter
+from tidings.http.endpoints.hooks import WebhookRouter
+from tidings.http.wire import DEFAULT_PATH, HttpRoute, Routes
 
-DEFAULT_PATH = "$default"
 STREAM = "/feeds/{feed}/v1/stream/{name}"
 FEEDS, FEED = "/feeds", "/feeds/{feed}"
 CORRECTIONS, ERASURES = "/feeds/{feed}/corrections", "/feeds/{feed}/erasures"
@@ -31,30 +31,6 @@ ACCESS = "/feeds/{feed}/access"
 HOOKS, KEYS, SUMS = "/feeds/{feed}/hooks", "/feeds/{feed}/keys", "/feeds/{feed}/sums"
 
 HISTORY, CLIENTS = "/feeds/{feed}/history", "/feeds/{feed}/clients"
-
-
-@dataclass(frozen=True, slots=True)
-class HttpRoute:
-    """One HTTP route.
-
-    The *path* `$default` matches every request that no other route matches. *need* is the required
-    permission; for routes with an action in the path, see `CONSUMER_ACTIONS`.
-    """
-
-    method: str
-    path: str
-    function: str
-    need: Need
-
-    @property
-    def key(self) -> str:
-        """Return the route key in the syntax of API Gateway."""
-        return self.path if self.is_default else f"{self.method} {self.path}"
-
-    @property
-    def is_default(self) -> bool:
-        """Return True for the route of requests that no other route matches."""
-        return self.path == DEFAULT_PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +45,9 @@ class SocketRoute:
     key: str
     function: str = ""
 
+
+# The classes whose routes are declared.
+DECLARED: tuple[type[Routes], ...] = (ConsumerRouter, WebhookRouter)
 
 HTTP_ROUTES = (
     HttpRoute("POST", "/", "ingest", INGEST),
@@ -97,20 +76,6 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/feeds/{feed}/objects", "browse", READ),
     HttpRoute("GET", SUMS, "browse", REPLICATE),
     HttpRoute("GET", CLIENTS, "browse", READ_ALL),
-    HttpRoute("GET", "/feeds/{feed}/log", "consume", READ_ALL),
-    HttpRoute("GET", "/feeds/{feed}/consumers", "consume", READ_ALL),
-    HttpRoute("PUT", "/feeds/{feed}/consumers/{name}", "consume", ADMIN),
-    HttpRoute("GET", "/feeds/{feed}/consumers/{name}", "consume", READ_ALL),
-    HttpRoute("DELETE", "/feeds/{feed}/consumers/{name}", "consume", ADMIN),
-    HttpRoute("GET", "/feeds/{feed}/consumers/{name}/parked", "consume", READ_ALL),
-    HttpRoute("GET", "/feeds/{feed}/consumers/{name}/notes", "consume", READ_ALL),
-    HttpRoute("POST", "/feeds/{feed}/consumers/{name}/{action}", "consume", ADMIN),
-    HttpRoute("GET", HOOKS, "consume", ADMIN),
-    HttpRoute("PUT", HOOKS + "/{name}", "consume", ADMIN),
-    HttpRoute("GET", HOOKS + "/{name}", "consume", ADMIN),
-    HttpRoute("DELETE", HOOKS + "/{name}", "consume", ADMIN),
-    HttpRoute("POST", HOOKS + "/{name}/rotate", "consume", ADMIN),
-    HttpRoute("GET", HOOKS + "/{name}/attempts", "consume", ADMIN),
     HttpRoute("GET", ACCESS, "consume", PUBLIC),
     HttpRoute("GET", HISTORY, "consume", READ_ALL),
     HttpRoute("GET", KEYS, "consume", ADMIN),
@@ -149,6 +114,7 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/diagnostics", "administer", READ_ALL),
     HttpRoute("GET", "/diagnostics/{part}", "administer", READ_ALL),
     HttpRoute("GET", "/diagnostics/raft/{part}", "administer", READ_ALL),
+    *(route for each in DECLARED for route in each.http_routes()),
     HttpRoute("ANY", DEFAULT_PATH, "ingest", PUBLIC),  # requests that no other route matches
 )
 
@@ -168,10 +134,3 @@ SOCKET_ROUTES = (
 
 # The permissions, by route key.
 NEEDS = {route.key: route.need for route in HTTP_ROUTES}
-
-# The permissions for the actions of `POST /feeds/{feed}/consumers/{name}/{action}`. Workers use the
-# actions in the first line, operators use the actions in the second line.
-CONSUMER_ACTIONS = {
-    **dict.fromkeys(("lease", "ack", "fail", "release"), CONSUME),
-    **dict.fromkeys(("pause", "resume", "mark", "step", "park", "retry", "drop"), ADMIN),
-}

@@ -15,6 +15,8 @@ from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, FORMATS, TIDINGS
 from tidings.core.model.feeds import NAME
 from tidings.core.model.filters import ERASURES, FIELDS
 from tidings.core.settings.profiles import COMPATS
+from tidings.http.routes import DECLARED
+from tidings.http.wire import declared_schemas
 
 Schema = dict[str, Any]
 
@@ -246,75 +248,7 @@ def schema_document(name: str) -> Schema | None:
     return None if schema is None else {"$schema": DIALECT, **schema}
 
 
-# Named consumers and webhooks.
-
 _DURATION = {"anyOf": [_PLAIN, {"type": "null"}, {"type": "integer", "const": 0}]}
-_START = {"anyOf": [one_of("oldest", "now", "copy"), _ID]}
-_FAILURE = record({"id": _or_null(_ID), "error": _PLAIN, "at_ms": _MS, "times": _INTEGER})
-_STATES = ("working", "idle", "failed", "paused", "fell-off")
-_CONSUMER: Schema = {
-    "name": _PLAIN,
-    "state": one_of(*_STATES),
-    "position": _or_null(_PLAIN),
-    "copying": _BOOLEAN,
-    "acked": _PLAIN,
-    "lag_pages": _INTEGER,
-    "lag_ms": _INTEGER,
-    "parked": _INTEGER,
-    "retries": _TEXTS,
-    "single_through": _or_null(_ID),
-    "failure": {"anyOf": [_FAILURE, {"type": "null"}]},
-    "paused": _BOOLEAN,
-    "written": _INTEGER,
-    "worker": _or_null(_PLAIN),
-    **dict.fromkeys(FIELDS, _TEXTS),
-    ERASURES: _BOOLEAN,
-}
-_UNFILTERED = (*FIELDS, ERASURES)  # missing if the consumer does not filter
-_EXAMPLE_CONSUMER = {
-    "name": "search",
-    "state": "idle",
-    "position": EXAMPLE_END,
-    "copying": False,
-    "acked": "",
-    "lag_pages": 0,
-    "lag_ms": 0,
-    "parked": 0,
-    "retries": [],
-    "single_through": None,
-    "failure": None,
-    "paused": False,
-    "written": 0,
-    "worker": None,
-    "types": ["order"],
-}
-_LEASE: Schema = {
-    "fence": _INTEGER,
-    "lease_ms": _INTEGER,
-    "cursor": _PLAIN,
-    **{name: _CONSUMER[name] for name in ("copying", "acked", "single_through", "retries")},
-    "paused": _BOOLEAN,
-    "written": _INTEGER,
-    **dict.fromkeys(FIELDS, _TEXTS),
-    ERASURES: _BOOLEAN,
-}
-_ENTRY: Schema = {"id": _ID, "at_ms": _MS, "event": one_of(*_EVENTS), "data": ref("FeedObject")}
-_EXAMPLE_ENTRY = {
-    "id": EXAMPLE_CURSOR,
-    "at_ms": _EXAMPLE_MS,
-    "event": "update",
-    "data": EXAMPLE_OBJECT,
-}
-_WEBHOOK: Schema = {
-    "url": _PLAIN,
-    "format": one_of(*FORMATS),
-    "attempts": _INTEGER,
-    "secrets": _INTEGER,
-    "again_ms": _or_null(_MS),
-}
-_OPERATOR = {"why": _WHY, "by": _TEXT}
-_EXAMPLE_OPERATOR = {"why": "the index was rebuilt", "by": "ann"}
-_LEASED = {"fence": _INTEGER}
 
 # Feeds and keys.
 
@@ -648,144 +582,6 @@ SCHEMAS: dict[str, Schema] = {
             "sums": ["d0e5e1accc0c818a", *["0000000000000000"] * (limits.BUCKETS - 1)],
         },
     ),
-    "LogEntry": record(_ENTRY, example=_EXAMPLE_ENTRY),
-    "LogEnds": record(
-        {"oldest": _or_null(_ID), "current": _or_null(_ID), "end": _ID},
-        example={
-            "oldest": "6927c1d50000000001000000",
-            "current": EXAMPLE_CURSOR,
-            "end": EXAMPLE_END,
-        },
-    ),
-    "LogEntries": record(
-        {"entries": list_of(ref("LogEntry"))}, example={"entries": [_EXAMPLE_ENTRY]}
-    ),
-    "ConsumerRequest": request(
-        {"from": _START, **FILTER}, example={"from": "oldest", "types": ["order"]}, **_CLOSED
-    ),
-    "Consumer": record(_CONSUMER, *_UNFILTERED, example=_EXAMPLE_CONSUMER),
-    "Consumers": record(
-        {"consumers": list_of(ref("Consumer"))}, example={"consumers": [_EXAMPLE_CONSUMER]}
-    ),
-    "Lease": record(
-        _LEASE,
-        *_UNFILTERED,
-        example={
-            "fence": 3,
-            "lease_ms": 30000,
-            "cursor": EXAMPLE_END,
-            "copying": False,
-            "acked": "",
-            "single_through": None,
-            "retries": [],
-            "paused": False,
-            "written": 0,
-            "types": ["order"],
-        },
-    ),
-    "LeaseRequest": request(
-        {"worker": _text(1, limits.WORKER_CHARS_MAX)},
-        "worker",
-        example={"worker": "host-1/4711"},
-        **_CLOSED,
-    ),
-    "Acknowledgement": request(
-        {
-            **_LEASED,
-            "through": _or_null(_ID),
-            "ids": list_of(_ID, limits.ACK_IDS_MAX),
-            "sending": _or_null(_ID),
-            "retried": list_of(_ID, limits.ACK_IDS_MAX),
-            "written": {**_INTEGER, "maximum": limits.WRITTEN_MAX},
-        },
-        "fence",
-        example={"fence": 3, "through": EXAMPLE_CURSOR},
-        **_CLOSED,
-    ),
-    "FailureReport": request(
-        {**_LEASED, "id": _ID, "error": _text(1, limits.REQUEST_BYTES_MAX)},
-        *("fence", "error"),
-        example={"fence": 3, "id": EXAMPLE_CURSOR, "error": "409 Conflict"},
-        **_CLOSED,
-    ),
-    "Fence": request(_LEASED, "fence", example={"fence": 3}, **_CLOSED),
-    "Reason": request(_OPERATOR, "why", example=_EXAMPLE_OPERATOR, **_CLOSED),
-    "Mark": request(
-        {**_OPERATOR, "position": _START},
-        *("why", "position"),
-        example={**_EXAMPLE_OPERATOR, "position": "oldest"},
-        **_CLOSED,
-    ),
-    "ParkedChoice": request(
-        {**_OPERATOR, "id": {"anyOf": [one_of("all"), _ID]}},
-        *("why", "id"),
-        example={**_EXAMPLE_OPERATOR, "id": EXAMPLE_CURSOR},
-        **_CLOSED,
-    ),
-    "Stepped": record({"stepped": ref("LogEntry")}, example={"stepped": _EXAMPLE_ENTRY}),
-    "Parked": record({"parked": ref("LogEntry")}, example={"parked": _EXAMPLE_ENTRY}),
-    "ParkedMessages": record(
-        {"parked": list_of(record({**_ENTRY, "error": _PLAIN, "attempts": _INTEGER}))},
-        example={"parked": [{**_EXAMPLE_ENTRY, "error": "409 Conflict", "attempts": 3}]},
-    ),
-    "Notes": record(
-        {
-            "notes": list_of(
-                record(
-                    {"at_ms": _MS, "who": _PLAIN, "what": _PLAIN, "why": _PLAIN, "id": _PLAIN},
-                    "id",
-                )
-            )
-        },
-        example={
-            "notes": [
-                {
-                    "at_ms": _EXAMPLE_MS,
-                    "who": "ann",
-                    "what": "pause",
-                    "why": "the index was rebuilt",
-                }
-            ]
-        },
-    ),
-    "Deleted": record({"deleted": _PLAIN}, example={"deleted": "search"}),
-    "WebhookRequest": request(
-        {
-            "url": _text(1, limits.WEBHOOK_URL_CHARS_MAX),
-            "format": one_of(*FORMATS),
-            "attempts": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": limits.WEBHOOK_ATTEMPTS_MAX,
-            },
-            "secret": {"type": "string", "pattern": "^whsec_[A-Za-z0-9+/=]{32,88}$"},
-            "from": {"anyOf": [one_of("oldest", "now"), _ID]},
-            **FILTER,
-        },
-        "url",
-        example={"url": "https://example.com/orders", "types": ["order"]},
-        **_CLOSED,
-    ),
-    "Webhook": record(
-        {
-            **_CONSUMER,
-            **_WEBHOOK,
-            "state": one_of(*_STATES, "without a consumer"),
-            "secret": _PLAIN,
-            "warnings": _TEXTS,
-        },
-        *(name for name in _CONSUMER if name not in ("name", "state")),
-        *("again_ms", "secret", "warnings"),
-        example={
-            **_EXAMPLE_CONSUMER,
-            "url": "https://example.com/orders",
-            "format": CLOUDEVENTS,
-            "attempts": limits.WEBHOOK_ATTEMPTS_MAX,
-            "secrets": 1,
-            "again_ms": None,
-        },
-    ),
-    "Webhooks": record({"hooks": list_of(ref("Webhook"))}, example={"hooks": []}),
     "Clients": record(
         {
             "total": _INTEGER,
@@ -847,47 +643,6 @@ SCHEMAS: dict[str, Schema] = {
                 }
             ],
         },
-    ),
-    "WebhookAttempts": record(
-        {
-            "since": _TIME,
-            "attempts": list_of(
-                record(
-                    {
-                        "at": _TIME,
-                        "id": _ID,
-                        "number": {"type": "integer", "minimum": 1},
-                        "accepted": _BOOLEAN,
-                        "status": _or_null(_INTEGER),
-                        "error": _or_null(_PLAIN),
-                        "duration_ms": _INTEGER,
-                    }
-                ),
-                limits.WEBHOOK_ATTEMPTS_KEPT,
-            ),
-        },
-        example={
-            "since": _EXAMPLE_TIME,
-            "attempts": [
-                {
-                    "at": "2026-11-27T19:04:10.12Z",
-                    "id": EXAMPLE_CURSOR,
-                    "number": 2,
-                    "accepted": False,
-                    "status": 503,
-                    "error": "WebHook returned status 503",
-                    "duration_ms": 27,
-                }
-            ],
-        },
-    ),
-    "WebhookSecretRequest": request(
-        {"secret": {"type": "string", "pattern": "^whsec_[A-Za-z0-9+/=]{32,88}$"}},
-        example={},
-        **_CLOSED,
-    ),
-    "WebhookSecret": record(
-        {"secret": _PLAIN}, example={"secret": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}
     ),
     "Key": record(_KEY, "feeds", example=_EXAMPLE_KEY),
     "KeyRequest": request(
@@ -1074,3 +829,5 @@ SCHEMAS: dict[str, Schema] = {
         for name, schema in _envelopes(ref("FeedObject")).items()
     },
 }
+
+SCHEMAS |= declared_schemas(each for kind in DECLARED for each in kind.declared.values())

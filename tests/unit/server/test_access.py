@@ -13,7 +13,8 @@ from websockets.sync.client import connect
 
 from tests.hosts import make_key
 from tidings.client.cli.main import main
-from tidings.http.routes import DEFAULT_PATH, FEEDS, HTTP_ROUTES, SERVER_ROUTES
+from tidings.http.routes import FEEDS, HTTP_ROUTES, SERVER_ROUTES
+from tidings.http.wire import DEFAULT_PATH
 from tidings.server.running import Server
 
 PASSWORD = "a password of the feed"

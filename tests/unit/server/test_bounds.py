@@ -33,7 +33,8 @@ from tidings.core.model.feeds import HOST
 from tidings.core.model.filters import Filter
 from tidings.core.settings.profiles import Profile
 from tidings.core.state.rows import bucket_of
-from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES, HttpRoute
+from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES
+from tidings.http.wire import HttpRoute
 from tidings.server import host as host_module
 from tidings.server.app import ServerApp
 from tidings.server.host import Host, now_ms

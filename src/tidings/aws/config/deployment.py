@@ -11,11 +11,11 @@ from typing import Literal
 
 from tidings.core import limits
 from tidings.core.sync.workflow import PLANS
-from tidings.http.routes import DEFAULT_PATH as DEFAULT_PATH
 from tidings.http.routes import HTTP_ROUTES as HTTP_ROUTES
 from tidings.http.routes import SOCKET_ROUTES as SOCKET_ROUTES
-from tidings.http.routes import HttpRoute as HttpRoute
 from tidings.http.routes import SocketRoute as SocketRoute
+from tidings.http.wire import DEFAULT_PATH as DEFAULT_PATH
+from tidings.http.wire import HttpRoute as HttpRoute
 
 
 @dataclass(frozen=True, slots=True)

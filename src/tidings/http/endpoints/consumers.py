@@ -1,379 +1,514 @@
-"""Serve the routes of named consumers and of the log; reject unknown fields of a request."""
+"""The routes of named consumers and of the log (PROTOCOL 14)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from tidings.core import limits
-from tidings.core.auth.guard import ADMIN
+from tidings.core import errors, limits
+from tidings.core.auth.guard import ADMIN, CONSUME, READ_ALL
 from tidings.core.consumers import position
 from tidings.core.consumers.consumer import Consumer
-from tidings.core.consumers.service import (
-    Acknowledgement,
-    Lag,
-    Reason,
-    Session,
-    check_name,
-    reason_from,
-)
-from tidings.core.errors import InvalidConsumer, parse_field
+from tidings.core.consumers.service import ALL, Acknowledgement, Reason, check_name, reason_from
+from tidings.core.errors import InvalidConsumer, Rejected
 from tidings.core.model import filters
 from tidings.core.model.cursors import Place
 from tidings.core.model.events import content_of
-from tidings.core.model.json_body import object_from
 from tidings.core.model.operations import decode
-from tidings.http.answers import json_answer
-from tidings.http.routes import CONSUMER_ACTIONS, NEEDS
+from tidings.http import wire
+from tidings.http.wire import Call, EntryId, Example, Fields, Given, Kind, Ms, Unset
 
 if TYPE_CHECKING:
-    from tidings.core.auth.guard import Guard, Need
+    from tidings.core.auth.guard import Allowed, Guard, Need
     from tidings.core.consumers.consumer import Parked
     from tidings.core.consumers.log_view import Entry
-    from tidings.core.consumers.service import Consumers
+    from tidings.core.consumers.service import Consumers, Lag, Session
     from tidings.core.model.feeds import FeedNames
-    from tidings.http.request import Answer, Request
+    from tidings.http.request import Request
+    from tidings.http.wire import Declared
 
-Body = Mapping[str, Any]
-Document = dict[str, Any]
-Reply = tuple[int, Document]
-_BELOW = "/feeds/{feed}/consumers"
-
-
-class ConsumerRequest:
-    """A request of a worker or operator about the feed with the key *feed*."""
-
-    def __init__(self, request: Request, feed: str) -> None:
-        self.parameters, self.query, self.feed = request.parameters, request.query, feed
-        self.name = self.parameters.get("name", "")
-        self.credential = request.credential
-        self._content = request.content
-        self.only_new = request.only_new
-        self._user = self.credential.user if self.credential else ""
-
-    def fields(self, *known: str) -> Mapping[str, Any]:
-        """Return the body, which may have only the fields *known*. An empty body has no fields.
-
-        Raises:
-            InvalidConsumer, InvalidOperation: the body has another field, or is not a JSON object.
-        """
-        body = object_from(self._content(), InvalidConsumer)
-        for name in body:
-            if name not in known:
-                rule = f"is not known here; the known fields are {', '.join(known)}"
-                raise InvalidConsumer(rule, field=name)  # omit the value, which may be a secret
-        return body
-
-    def check_query(self, *known: str) -> None:
-        for name in self.query:
-            if name not in known:
-                rule = f"is not known here; the known parameters are {', '.join(known)}"
-                raise InvalidConsumer(rule, field=name)
-
-    def reason(self, *others: str) -> Reason:
-        body = self.fields("why", "by", *others)
-        return reason_from(self.who(body), body.get("why"))
-
-    def who(self, body: Body) -> str:
-        """Return the name that the operator gave, or the user of HTTP Basic."""
-        given = body.get("by", self._user)
-        if not isinstance(given, str) or not given:
-            raise InvalidConsumer("must be the name of the operator", field="by", value=given)
-        return given
-
-    def limit(self) -> int:
-        most = limits.LOG_ENTRIES_MAX
-        return parse_field(self.query.get("limit", str(most)), "limit", 1, most, InvalidConsumer)
+STATES = ("working", "idle", "failed", "paused", "fell-off")
+Event = Annotated[str, wire.one_of("insert", "update", "delete", "leave", "erase", "reset", "live")]
+_CONSUMERS = "/feeds/{feed}/consumers"
+_CONSUMER = _CONSUMERS + "/{name}"
 
 
-def acknowledgement(body: Body) -> Acknowledgement:
-    ids, retried = _list(body, "ids"), _list(body, "retried")
-    return Acknowledgement(
-        through=position.parse_position(body["through"], "through") if "through" in body else None,
-        ids=tuple(_entries(ids)),
-        sending=position.parse_position(body["sending"], "sending") if "sending" in body else None,
-        retried=tuple(dict.fromkeys(retried)),
-        written=_written(body["written"]) if "written" in body else None,
-    )
-
-
-def _written(number: object) -> int:
-    if type(number) is not int or not 0 <= number <= limits.WRITTEN_MAX:
-        rule = f"must be a number from 0 to {limits.WRITTEN_MAX:,}"
-        raise InvalidConsumer(rule, field="written", value=number)
-    return number
-
-
-def _entries(ids: list[str]) -> list[Place]:
-    return [position.entry(each, "ids") for each in ids]
-
-
-def _list(body: Body, field: str) -> list[str]:
-    ids = body.get(field, [])
-    texts = isinstance(ids, list) and all(isinstance(each, str) for each in ids)
-    if not texts or len(ids) > limits.ACK_IDS_MAX:
-        rule = f"must be a list of at most {limits.ACK_IDS_MAX} ids"
-        raise InvalidConsumer(rule, field=field, value=ids)
-    return list(ids)
-
-
-def fence(body: Body) -> int:
-    number = body.get("fence")
-    if not isinstance(number, int) or isinstance(number, bool):
-        rule = "must be the fence number of the lease"
-        raise InvalidConsumer(rule, field="fence", value=number)
-    return number
-
-
-def text(body: Body, field: str) -> str:
-    value = body.get(field)
-    if not isinstance(value, str) or not value:
-        raise InvalidConsumer("must be a non-empty string", field=field, value=value)
+def _parse_fence(value: Any, name: str) -> int:
+    if type(value) is not int:
+        raise ValueError("must be the fence number of the lease")
     return value
 
 
-def entry_document(entry: Entry) -> Document:
-    """Return the position, commit time, event and data of *entry*, an operation in the log."""
-    return {"id": entry.place.encode(), "at_ms": entry.at_ms, **_operation(entry.line)}
+def _parse_written(value: Any, name: str) -> int:
+    if type(value) is not int or not 0 <= value <= limits.WRITTEN_MAX:
+        raise ValueError(f"must be a number from 0 to {limits.WRITTEN_MAX:,}")
+    return value
 
 
-def parked_document(parked: Parked, wanted: filters.Filter) -> Document:
-    return {
-        "id": parked.id,
-        "at_ms": parked.at_ms,
-        "error": parked.error,
-        "attempts": parked.attempts,
-        **_operation(parked.line, erasures=wanted.erasures),
-    }
+def _parse_ids(value: Any, name: str) -> list[str]:
+    is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    if not is_list or len(value) > limits.ACK_IDS_MAX:
+        raise ValueError(f"must be a list of at most {limits.ACK_IDS_MAX} ids")
+    return [*value]
 
 
-def _operation(line: str, *, erasures: bool = False) -> Document:
-    event, data = content_of(line, erasures=erasures)
-    return {"event": event, "data": decode(data)}
+def _parse_places(value: Any, name: str) -> list[Place]:
+    return [position.entry(each, name) for each in _parse_ids(value, name)]
 
 
-def session_document(session: Session, now_ms: int) -> Document:
-    """Return the data that a worker needs to continue."""
-    consumer = session.consumer
-    return {
-        "fence": consumer.fence,
-        "lease_ms": max(0, consumer.until_ms - now_ms),
-        "cursor": session.cursor,
-        "copying": consumer.copying,
-        "acked": position.encode_spans(consumer.acked),
-        "single_through": position.encode_position(consumer.single),
-        "retries": list(consumer.retries),
-        "paused": consumer.paused,
-        "written": consumer.written,
-        **filter_document(consumer.filter),
-    }
+def _parse_operator(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("must be the name of the operator")
+    return value
 
 
-def filter_document(wanted: filters.Filter) -> Document:
+_IDS = {"type": "array", "items": wire.ID, "maxItems": limits.ACK_IDS_MAX}
+_START = {"anyOf": [{"type": "string", "enum": ["oldest", "now", "copy"]}, wire.ID]}
+Fence = Annotated[int, Kind(wire.INTEGER, _parse_fence), Example(3)]
+Written = Annotated[int, Kind({**wire.INTEGER, "maximum": limits.WRITTEN_MAX}, _parse_written)]
+OnePlace = Annotated[Place, Kind(wire.ID, position.entry), Example(EXAMPLE := wire.EXAMPLE_CURSOR)]
+AnyPlace = Annotated[position.Position, Kind(wire.ID, position.parse_position)]
+# `filters.of_consumer` checks the values.
+Values = Annotated[
+    list[str],
+    Kind(
+        {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1, "maxLength": limits.PARENT_BYTES_MAX},
+            "maxItems": limits.FILTER_VALUES_MAX,
+        }
+    ),
+]
+
+
+# Requests.
+
+
+class Filtered(Given, name=""):
+    types: Annotated[Values, Example(["order"])] | None = None
+    parents: Values | None = None
+    ids: Values | None = None
+    erasures: bool | None = None
+
+    def filter(self, wrong: type[Rejected]) -> filters.Filter:
+        return filters.of_consumer(self.sent, wrong)
+
+
+class ConsumerRequest(Filtered):
+    from_: Annotated[Any, Kind(_START), Example(position.OLDEST)] | None = None
+
+
+class LeaseRequest(Given):
+    worker: Annotated[str, wire.text_of(limits.WORKER_CHARS_MAX), Example("host-1/4711")]
+
+
+class AcknowledgementRequest(
+    Given, name="Acknowledgement", first=("ids", "retried", "through", "sending", "written")
+):
+    fence: Fence
+    through: Annotated[AnyPlace, Example(EXAMPLE)] | None = None
+    ids: Annotated[list[Place], Kind(_IDS, _parse_places)] = field(default_factory=list)
+    sending: AnyPlace | None = None
+    retried: Annotated[list[str], Kind(_IDS, _parse_ids)] = field(default_factory=list)
+    written: Written | None = None
+
+
+class FailureReport(Given, first=("id", "error")):
+    fence: Fence
+    id: OnePlace | None = None
+    error: Annotated[str, wire.text_of(limits.REQUEST_BYTES_MAX), Example("409 Conflict")]
+
+
+class FenceRequest(Given, name="Fence"):
+    fence: Fence
+
+
+class OperatorRequest(Given, name="Reason"):
+    # `reason_from` checks the reason, after the operator.
+    why: Annotated[
+        str | None,
+        Kind({**wire.TEXT, "maxLength": limits.WHY_CHARS_MAX}),
+        "the reason, for the notes of the consumer",
+        Example("the index was rebuilt"),
+    ]
+    by: (
+        Annotated[
+            str,
+            Kind(wire.TEXT, _parse_operator),
+            "the operator; needed unless HTTP Basic names a user",
+            Example("ann"),
+        ]
+        | None
+    ) = None
+
+
+class Mark(OperatorRequest):
+    position: Annotated[str, Kind(_START, wire.parse_text), Example(position.OLDEST)]
+
+
+class ParkedChoice(OperatorRequest):
+    id: Annotated[
+        str,
+        Kind({"anyOf": [{"type": "string", "enum": [ALL]}, wire.ID]}, wire.parse_text),
+        Example(EXAMPLE),
+    ]
+
+
+class LogQuery(Given):
+    from_: Annotated[OnePlace, "the first entry"] | None = None
+    to: Annotated[OnePlace, "the last entry"] | None = None
+    limit: (
+        Annotated[int, wire.integer(1, limits.LOG_ENTRIES_MAX), "the maximum number of entries"]
+        | None
+    ) = None
+
+
+# Responses.
+
+
+class LogEntry(Fields):
+    """An operation in the log."""
+
+    id: EntryId
+    at_ms: Ms
+    event: Annotated[Event, Example("update")]
+    data: wire.FeedObject
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        event, data = content_of(entry.line)
+        return cls(id=entry.place.encode(), at_ms=entry.at_ms, event=event, data=decode(data))
+
+
+class LogEnds(Fields):
+    oldest: EntryId | None
+    current: EntryId | None
+    end: Annotated[EntryId, Example(wire.EXAMPLE_END)]
+
+
+class LogEntries(Fields):
+    entries: list[LogEntry]
+
+
+class ParkedMessage(LogEntry, name=""):
+    error: Annotated[str, Example("409 Conflict")]
+    attempts: Annotated[int, Example(3)]
+
+    @classmethod
+    def of_parked(cls, parked: Parked, wanted: filters.Filter) -> Self:
+        event, data = content_of(parked.line, erasures=wanted.erasures)
+        return cls.copy_of(parked, event=event, data=decode(data))
+
+
+class ParkedMessages(Fields):
+    parked: list[ParkedMessage]
+
+
+class Note(Fields, name=""):
+    at_ms: Ms
+    who: Annotated[str, Example("ann")]
+    what: Annotated[str, Example("pause")]
+    why: Annotated[str, Example("the index was rebuilt")]
+    id: str | Unset = wire.UNSET
+
+
+class Notes(Fields):
+    notes: list[Note]
+
+
+class Failure(Fields, name=""):
+    id: EntryId | None
+    error: str
+    at_ms: Ms
+    times: int
+
+
+class FilterFields(Fields, name=""):
+    """The filter of a consumer, with only the fields that it has."""
+
+    types: Annotated[list[str], Example(["order"])] | Unset = wire.UNSET
+    parents: list[str] | Unset = wire.UNSET
+    ids: list[str] | Unset = wire.UNSET
+    erasures: bool | Unset = wire.UNSET
+
+
+class Lease(FilterFields):
+    """The data that a worker needs to continue."""
+
+    fence: Annotated[int, Example(3)]
+    lease_ms: Annotated[int, Example(30_000)]
+    cursor: Annotated[str, Example(wire.EXAMPLE_END)]
+    copying: bool
+    acked: str
+    single_through: EntryId | None
+    retries: list[str]
+    paused: bool
+    written: int
+
+    @classmethod
+    def of(cls, session: Session, now_ms: int) -> Self:
+        consumer = session.consumer
+        return cls.copy_of(
+            consumer,
+            lease_ms=max(0, consumer.until_ms - now_ms),
+            cursor=session.cursor,
+            acked=position.encode_spans(consumer.acked),
+            single_through=position.encode_position(consumer.single),
+            **filter_document(consumer.filter),
+        )
+
+
+class ConsumerReport(FilterFields, name="Consumer"):
+    name: Annotated[str, Example("search")]
+    state: Annotated[str, wire.one_of(*STATES), Example("idle")]
+    position: Annotated[str | None, Example(wire.EXAMPLE_END)]
+    copying: bool
+    acked: str
+    lag_pages: int
+    lag_ms: int
+    parked: int
+    retries: list[str]
+    single_through: EntryId | None
+    failure: Failure | None
+    paused: bool
+    written: int
+    worker: str | None
+
+    @classmethod
+    def of(cls, consumer: Consumer, lag: Lag, now_ms: int) -> Self:
+        failure = consumer.failure
+        return cls.copy_of(
+            consumer,
+            state="fell-off" if lag.fell_off else consumer.state(now_ms),
+            position=position.encode_position(consumer.position),
+            acked=position.encode_spans(consumer.acked),
+            lag_pages=lag.pages,
+            lag_ms=lag.ms,
+            single_through=position.encode_position(consumer.single),
+            failure=failure and Failure.copy_of(failure, id=failure.id or None),
+            worker=consumer.owner if consumer.is_held(now_ms) else None,
+            **filter_document(consumer.filter),
+        )
+
+
+class ConsumerList(Fields, name="Consumers"):
+    consumers: list[ConsumerReport]
+
+
+class Deleted(Fields):
+    deleted: Annotated[str, Example("search")]
+
+
+class Stepped(Fields):
+    stepped: LogEntry
+
+
+class ParkedEntry(Fields, name="Parked"):
+    parked: LogEntry
+
+
+def filter_document(wanted: filters.Filter) -> dict[str, Any]:
     """Return the filter of a named consumer; `erasures` is present if it is True."""
     return {**wanted.values(), **({filters.ERASURES: True} if wanted.erasures else {})}
 
 
-def consumer_document(consumer: Consumer, lag: Lag, now_ms: int) -> Document:
-    failure = consumer.failure
-    return {
-        "name": consumer.name,
-        "state": "fell-off" if lag.fell_off else consumer.state(now_ms),
-        "position": position.encode_position(consumer.position),
-        "copying": consumer.copying,
-        "acked": position.encode_spans(consumer.acked),
-        "lag_pages": lag.pages,
-        "lag_ms": lag.ms,
-        "parked": consumer.parked,
-        "retries": list(consumer.retries),
-        "single_through": position.encode_position(consumer.single),
-        "failure": failure and asdict(failure) | {"id": failure.id or None},
-        "paused": consumer.paused,
-        "written": consumer.written,
-        "worker": consumer.owner if consumer.is_held(now_ms) else None,
-        **filter_document(consumer.filter),
-    }
+def reason_of(call: Call, given: OperatorRequest) -> Reason:
+    """Return the reason, with the name that the operator gave, or the user of HTTP Basic."""
+    user = call.credential.user if call.credential else ""
+    return reason_from(given.by or _parse_user(user), given.why)
+
+
+def _parse_user(user: str) -> str:
+    try:
+        return _parse_operator(user, "by")
+    except ValueError as error:
+        raise InvalidConsumer(str(error), field="by", value=user) from None
 
 
 class UnknownAction(InvalidConsumer, code="unknown_action", status=404):
     """The path names an action that consumers do not have."""
 
 
-class ConsumerRouter:
+_BY_NAME = (errors.InvalidConsumer, errors.UnknownConsumer)
+_WORKED = (*_BY_NAME, errors.FenceLost, errors.ConsumerFellOff, errors.UnknownParked)
+_OPERATED = (*_BY_NAME, errors.NothingDone)
+
+
+def _action(
+    name: str, need: Need, section: str, errors: tuple[type[Rejected], ...]
+) -> Callable[[wire.Method], wire.Method]:
+    return wire.post(f"{_CONSUMER}/{name}", need, section, is_action=True, errors=errors)
+
+
+@dataclass(frozen=True)
+class ConsumerRouter(wire.Routes, function="consume", error=InvalidConsumer):
     """The endpoint of the routes of named consumers and of the log.
 
-    It selects a method by the route key, or by the action in the path. *webhooks* returns the names
-    of the webhooks of a feed. The worker of a webhook's consumer is the server, so that requests of
-    other workers need the role `admin`.
+    *webhooks* returns the names of the webhooks of a feed. The worker of a webhook's consumer is
+    the server, so that requests of other workers need the role `admin`.
     """
 
-    def __init__(
-        self,
-        consumers: Consumers,
-        guard: Guard,
-        feeds: FeedNames,
-        webhooks: Callable[[str], Container[str]] | None = None,
-    ) -> None:
-        self._consumers, self._guard, self._feeds = consumers, guard, feeds
-        self._webhooks = webhooks
-        self._routes: dict[str, Callable[[ConsumerRequest], Reply]] = {
-            "GET /feeds/{feed}/log": self._log,
-            f"GET {_BELOW}": self._list,
-            f"GET {_BELOW}/{{name}}": self._show,
-            f"GET {_BELOW}/{{name}}/parked": self._list_parked,
-            f"GET {_BELOW}/{{name}}/notes": self._notes,
-            f"PUT {_BELOW}/{{name}}": self._register,
-            f"DELETE {_BELOW}/{{name}}": self._delete,
-        }
-        self._actions: dict[str, Callable[[ConsumerRequest], Reply]] = {
-            "lease": self._lease,
-            "ack": self._ack,
-            "fail": self._fail,
-            "release": self._release,
-            "pause": self._pause,
-            "resume": self._resume,
-            "mark": self._mark,
-            "step": self._step,
-            "park": self._park,
-            "retry": self._retry,
-            "drop": self._drop,
-        }
+    consumers: Consumers
+    guard: Guard
+    feeds: FeedNames
+    webhooks: Callable[[str], Container[str]] | None = None
 
-    def __call__(self, request: Request) -> Answer:
-        consumer_request = ConsumerRequest(request, self._feeds.key(request.feed))
-        need, reply = self._select(request.route, consumer_request)
-        need.admit(self._guard, consumer_request.feed, consumer_request.credential)
-        return json_answer(*reply(consumer_request))
-
-    def _select(
-        self, route: str, request: ConsumerRequest
-    ) -> tuple[Need, Callable[[ConsumerRequest], Reply]]:
-        if route in self._routes:
-            return NEEDS[route], self._routes[route]
-        action = request.parameters.get("action", "")
-        if action not in self._actions:
-            rule = f"must be one of {', '.join(self._actions)}"
-            raise UnknownAction(rule, field="action", value=action)
-        is_hook = self._webhooks is not None and request.name in self._webhooks(request.feed)
-        return ADMIN if is_hook else CONSUMER_ACTIONS[action], self._actions[action]
-
-    def _log(self, request: ConsumerRequest) -> Reply:
-        """Return the oldest and latest ids, or the requested range if the query has `from`."""
-        view = self._consumers.view
-        request.check_query("from", "to", "limit")
-        for name in sorted(request.query.keys() - {"from"}):
-            if "from" not in request.query:
-                raise InvalidConsumer("needs the parameter from", field=name)
-        if "from" not in request.query:
-            oldest, current = view.oldest(request.feed), view.current(request.feed)
-            ends = {
-                "oldest": oldest.place.encode() if oldest else None,
-                "current": current.encode() if current else None,
-                "end": view.frontier(request.feed).encode(),
-            }
-            return 200, ends
-        first = position.entry(request.query["from"], "from")
-        last = position.entry(request.query["to"], "to") if "to" in request.query else None
-        entries = view.entries(request.feed, first, last, request.limit())
-        return 200, {"entries": [entry_document(each) for each in entries]}
-
-    def _list(self, request: ConsumerRequest) -> Reply:
-        found = self._consumers.all(request.feed)
-        return 200, {"consumers": [self._describe(each, lag) for each, lag in found]}
-
-    def _show(self, request: ConsumerRequest) -> Reply:
-        consumer, lag = self._consumers.one(request.feed, request.name)
-        return 200, self._describe(consumer, lag)
-
-    def _list_parked(self, request: ConsumerRequest) -> Reply:
-        parked = self._consumers.parked(request.feed, request.name)
-        wanted = self._consumers.repository.consumer(request.feed, request.name).filter
-        return 200, {"parked": [parked_document(each, wanted) for each in parked]}
-
-    def _notes(self, request: ConsumerRequest) -> Reply:
-        """Return the records of operators' actions on a consumer, even if it has been deleted."""
-        notes = self._consumers.store.notes(request.feed, check_name(request.name))
-        documents = [
-            {"at_ms": note.at_ms, "who": note.who, "what": note.what, "why": note.why}
-            | ({"id": note.id} if note.id else {})
-            for note in notes
-        ]
-        return 200, {"notes": documents}
-
-    def _register(self, request: ConsumerRequest) -> Reply:
-        body = request.fields("from", *filters.FIELDS, filters.ERASURES)
-        chosen = filters.of_consumer(body, InvalidConsumer)
-        wanted = Consumer(request.feed, request.name, chosen)
-        start = body.get("from", position.OLDEST)
-        consumer, new = self._consumers.register(
-            request.feed, request.name, wanted, start, only_new=request.only_new
+    @wire.get("/feeds/{feed}/log", READ_ALL, "14.8", errors=(InvalidConsumer,))
+    def read_log(self, call: Call, query: LogQuery) -> LogEnds | LogEntries:
+        """Return the ids of the oldest and the latest operation, or a range of operations."""
+        view = self.consumers.view
+        if query.from_ is not None:
+            limit = query.limit or limits.LOG_ENTRIES_MAX
+            found = view.entries(call.feed, query.from_, query.to, limit)
+            return LogEntries(entries=[LogEntry.of(each) for each in found])
+        for name in sorted(query.sent):
+            raise InvalidConsumer("needs the parameter from", field=name)
+        oldest, current = view.oldest(call.feed), view.current(call.feed)
+        return LogEnds(
+            oldest=oldest.place.encode() if oldest else None,
+            current=current.encode() if current else None,
+            end=view.frontier(call.feed).encode(),
         )
-        lag = self._consumers.one(request.feed, request.name)[1]
-        return (201 if new else 200), self._describe(consumer, lag)
 
-    def _delete(self, request: ConsumerRequest) -> Reply:
-        request.check_query("why", "by")
-        why = reason_from(request.who(request.query), request.query.get("why"))
-        self._consumers.remove(request.feed, request.name, why)
-        return 200, {"deleted": request.name}
+    @wire.get(_CONSUMERS, READ_ALL, "14.2")
+    def list_consumers(self, call: Call) -> ConsumerList:
+        """Return all named consumers."""
+        found = self.consumers.all(call.feed)
+        return ConsumerList(consumers=[self._report(each, lag) for each, lag in found])
 
-    def _lease(self, request: ConsumerRequest) -> Reply:
-        body = request.fields("worker")
-        worker = text(body, "worker")
-        return self._session_reply(self._consumers.lease(request.feed, request.name, worker))
+    @wire.put(
+        _CONSUMER,
+        ADMIN,
+        "14.2",
+        headers=("If-None-Match",),
+        status=201,
+        more=(200,),
+        errors=(InvalidConsumer, errors.ConsumerExists),
+    )
+    def put_consumer(self, call: Call, body: ConsumerRequest) -> ConsumerReport:
+        """Register a consumer."""
+        wanted = Consumer(call.feed, call.name, body.filter(InvalidConsumer))
+        start = position.OLDEST if body.from_ is None else body.from_
+        consumer, is_new = self.consumers.register(
+            call.feed, call.name, wanted, start, only_new=call.request.only_new
+        )
+        call.status = 201 if is_new else 200
+        return self._report(consumer, self.consumers.one(call.feed, call.name)[1])
 
-    def _ack(self, request: ConsumerRequest) -> Reply:
-        body = request.fields("fence", "through", "ids", "sending", "retried", "written")
-        acknowledged = acknowledgement(body)
-        session = self._consumers.acknowledge(request.feed, request.name, fence(body), acknowledged)
-        return self._session_reply(session)
+    @wire.get(_CONSUMER, READ_ALL, "14.2", errors=_BY_NAME)
+    def get_consumer(self, call: Call) -> ConsumerReport:
+        """Return one consumer."""
+        return self._report(*self.consumers.one(call.feed, call.name))
 
-    def _fail(self, request: ConsumerRequest) -> Reply:
-        body = request.fields("fence", "id", "error")
-        entry = position.entry(body["id"], "id").encode() if "id" in body else ""
-        error = text(body, "error")
-        session = self._consumers.fail(request.feed, request.name, fence(body), entry, error)
-        return self._session_reply(session)
+    @wire.delete(_CONSUMER, ADMIN, "14.6", errors=_BY_NAME)
+    def delete_consumer(self, call: Call, query: OperatorRequest) -> Deleted:
+        """Delete a consumer."""
+        self.consumers.remove(call.feed, call.name, reason_of(call, query))
+        return Deleted(deleted=call.name)
 
-    def _release(self, request: ConsumerRequest) -> Reply:
-        body = request.fields("fence")
-        return self._session_reply(self._consumers.release(request.feed, request.name, fence(body)))
+    @wire.get(_CONSUMER + "/parked", READ_ALL, "14.6", errors=_BY_NAME)
+    def list_parked_messages(self, call: Call) -> ParkedMessages:
+        """Return the parked messages of a consumer."""
+        parked = self.consumers.parked(call.feed, call.name)
+        wanted = self.consumers.repository.consumer(call.feed, call.name).filter
+        return ParkedMessages(parked=[ParkedMessage.of_parked(each, wanted) for each in parked])
 
-    def _pause(self, request: ConsumerRequest) -> Reply:
-        self._consumers.pause(request.feed, request.name, request.reason(), paused=True)
-        return self._show(request)
+    @wire.get(_CONSUMER + "/notes", READ_ALL, "14.6", errors=(InvalidConsumer,))
+    def list_notes(self, call: Call) -> Notes:
+        """Return the notes about actions of operators.
 
-    def _resume(self, request: ConsumerRequest) -> Reply:
-        self._consumers.pause(request.feed, request.name, request.reason(), paused=False)
-        return self._show(request)
+        They remain when the consumer is deleted.
+        """
+        notes = self.consumers.store.notes(call.feed, check_name(call.name))
+        return Notes(notes=[Note.copy_of(each, id=each.id or wire.UNSET) for each in notes])
 
-    def _mark(self, request: ConsumerRequest) -> Reply:
-        body = request.fields("why", "by", "position")
-        target = text(body, "position")
-        self._consumers.mark(request.feed, request.name, target, request.reason(*body))
-        return self._show(request)
+    @_action("lease", CONSUME, "14.3", errors=(*_WORKED, errors.ConsumerHeld))
+    def lease_consumer(self, call: Call, body: LeaseRequest) -> Lease:
+        """Acquire the lease as a worker."""
+        return self._lease(self.consumers.lease(call.feed, call.name, body.worker))
 
-    def _step(self, request: ConsumerRequest) -> Reply:
-        entry = self._consumers.step(request.feed, request.name, request.reason())
-        return 200, {"stepped": entry_document(entry)}
+    @_action("ack", CONSUME, "14.4", errors=_WORKED)
+    def acknowledge_messages(self, call: Call, body: AcknowledgementRequest) -> Lease:
+        """Acknowledge messages, renew the lease."""
+        done = Acknowledgement(
+            through=body.through,
+            ids=tuple(body.ids),
+            sending=body.sending,
+            retried=tuple(dict.fromkeys(body.retried)),
+            written=body.written,
+        )
+        return self._lease(self.consumers.acknowledge(call.feed, call.name, body.fence, done))
 
-    def _park(self, request: ConsumerRequest) -> Reply:
-        entry = self._consumers.park(request.feed, request.name, request.reason())
-        return 200, {"parked": entry_document(entry)}
+    @_action("fail", CONSUME, "14.4", errors=_WORKED)
+    def report_failure(self, call: Call, body: FailureReport) -> Lease:
+        """Report a failure, release the lease."""
+        entry = body.id.encode() if body.id else ""
+        return self._lease(self.consumers.fail(call.feed, call.name, body.fence, entry, body.error))
 
-    def _retry(self, request: ConsumerRequest) -> Reply:
-        which = text(request.fields("why", "by", "id"), "id")
-        self._consumers.retry(request.feed, request.name, which, request.reason("id"))
-        return self._show(request)
+    @_action("release", CONSUME, "14.4", errors=_WORKED)
+    def release_consumer(self, call: Call, body: FenceRequest) -> Lease:
+        """Release the lease."""
+        return self._lease(self.consumers.release(call.feed, call.name, body.fence))
 
-    def _drop(self, request: ConsumerRequest) -> Reply:
-        which = text(request.fields("why", "by", "id"), "id")
-        self._consumers.drop(request.feed, request.name, which, request.reason("id"))
-        return self._show(request)
+    @_action("pause", ADMIN, "14.6", errors=_OPERATED)
+    def pause_consumer(self, call: Call, body: OperatorRequest) -> ConsumerReport:
+        """Pause a consumer."""
+        self.consumers.pause(call.feed, call.name, reason_of(call, body), paused=True)
+        return self.get_consumer(call)
 
-    def _session_reply(self, session: Session) -> Reply:
-        return 200, session_document(session, self._consumers.clock())
+    @_action("resume", ADMIN, "14.6", errors=_OPERATED)
+    def resume_consumer(self, call: Call, body: OperatorRequest) -> ConsumerReport:
+        """Resume a consumer."""
+        self.consumers.pause(call.feed, call.name, reason_of(call, body), paused=False)
+        return self.get_consumer(call)
 
-    def _describe(self, consumer: Consumer, lag: Lag) -> Document:
-        return consumer_document(consumer, lag, self._consumers.clock())
+    @_action("mark", ADMIN, "14.6", errors=_OPERATED)
+    def mark_consumer(self, call: Call, body: Mark) -> ConsumerReport:
+        """Set the position of a consumer."""
+        self.consumers.mark(call.feed, call.name, body.position, reason_of(call, body))
+        return self.get_consumer(call)
+
+    @_action("step", ADMIN, "14.6", errors=_OPERATED)
+    def step_consumer(self, call: Call, body: OperatorRequest) -> Stepped:
+        """Acknowledge the next message without sending it."""
+        entry = self.consumers.step(call.feed, call.name, reason_of(call, body))
+        return Stepped(stepped=LogEntry.of(entry))
+
+    @_action("park", ADMIN, "14.6", errors=_OPERATED)
+    def park_message(self, call: Call, body: OperatorRequest) -> ParkedEntry:
+        """Park the message that failed."""
+        entry = self.consumers.park(call.feed, call.name, reason_of(call, body))
+        return ParkedEntry(parked=LogEntry.of(entry))
+
+    @_action("retry", ADMIN, "14.6", errors=(*_OPERATED, errors.UnknownParked))
+    def retry_parked_messages(self, call: Call, body: ParkedChoice) -> ConsumerReport:
+        """Send parked messages again."""
+        self.consumers.retry(call.feed, call.name, body.id, reason_of(call, body))
+        return self.get_consumer(call)
+
+    @_action("drop", ADMIN, "14.6", errors=(*_OPERATED, errors.UnknownParked))
+    def drop_parked_messages(self, call: Call, body: ParkedChoice) -> ConsumerReport:
+        """Delete parked messages."""
+        self.consumers.drop(call.feed, call.name, body.id, reason_of(call, body))
+        return self.get_consumer(call)
+
+    def find(self, request: Request) -> str:
+        """Return the key of the declared route; raise `UnknownAction` if there is none."""
+        key = wire.Routes.find(self, request)
+        if key not in self.declared:
+            known = [each.action for each in self.declared.values() if each.action]
+            action = request.parameters.get("action", "")
+            raise UnknownAction(f"must be one of {', '.join(known)}", field="action", value=action)
+        return key
+
+    def admit(self, found: Declared, call: Call) -> Allowed:
+        is_hook = self.webhooks is not None and call.name in self.webhooks(call.feed)
+        need = ADMIN if found.action and is_hook else found.need
+        return need.admit(self.guard, call.feed, call.credential)
+
+    def _lease(self, session: Session) -> Lease:
+        return Lease.of(session, self.consumers.clock())
+
+    def _report(self, consumer: Consumer, lag: Lag) -> ConsumerReport:
+        return ConsumerReport.of(consumer, lag, self.consumers.clock())

@@ -3,136 +3,211 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
-from tidings.core.consumers.service import reason_from
-from tidings.core.errors import Rejected, UnknownConsumer
+from tidings.core import limits
+from tidings.core.auth.guard import ADMIN
+from tidings.core.errors import InvalidConsumer, Rejected, UnknownConsumer
 from tidings.core.hooks.webhook import (
     REFUSED_ADDRESS,
     InvalidWebhook,
+    UnknownWebhook,
+    WebhookExists,
     again_ms,
     may_be_called,
 )
-from tidings.core.model import filters
+from tidings.core.model.envelopes import CLOUDEVENTS, FORMATS
 from tidings.core.model.timestamps import from_ms
-from tidings.http.answers import json_answer
-from tidings.http.endpoints.consumers import ConsumerRequest, Document, consumer_document
-from tidings.http.routes import NEEDS
+from tidings.http import wire
+from tidings.http.endpoints.consumers import (
+    STATES,
+    ConsumerReport,
+    Deleted,
+    Filtered,
+    OperatorRequest,
+    reason_of,
+)
+from tidings.http.wire import Call, EntryId, Example, Fields, Given, Kind, Ms, Time, Unset
 
 if TYPE_CHECKING:
-    from tidings.core.auth.guard import Guard
+    from tidings.core.auth.guard import Allowed, Guard
     from tidings.core.consumers.service import Consumers
     from tidings.core.hooks.registry import WebhookAdmin
     from tidings.core.hooks.webhook import Webhook
     from tidings.core.model.feeds import FeedNames
-    from tidings.http.request import Answer, Request
+    from tidings.http.wire import Declared
 
-_FIELDS = ("url", "from", "format", "attempts", "secret")
-
-
-ATTEMPTS = "/attempts"  # the end of the path of the last attempts
+_HOOKS = "/feeds/{feed}/hooks"
+_HOOK = _HOOKS + "/{name}"
+_URL = "https://example.com/orders"
+_SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+Format = Annotated[str, Kind({"type": "string", "enum": [*FORMATS]}), Example(CLOUDEVENTS)]
+Secret = Annotated[str, Kind({"type": "string", "pattern": "^whsec_[A-Za-z0-9+/=]{32,88}$"})]
 
 
 class NoWebhooks(Rejected, code="no_webhooks", status=501):
     """This deployment calls no webhooks."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookRouter:
+class WebhookRequest(Filtered):
+    """The fields of a webhook, which `webhook_from` and `WebhookAdmin.put` check."""
+
+    url: Annotated[
+        str | None,
+        Kind({**wire.TEXT, "maxLength": limits.WEBHOOK_URL_CHARS_MAX}),
+        Example(_URL),
+    ]
+    from_: (
+        Annotated[object, Kind({"anyOf": [{"type": "string", "enum": ["oldest", "now"]}, wire.ID]})]
+        | None
+    ) = None
+    format: Format | None = None
+    attempts: (
+        Annotated[
+            int,
+            Kind({"type": "integer", "minimum": 1, "maximum": limits.WEBHOOK_ATTEMPTS_MAX}),
+        ]
+        | None
+    ) = None
+    secret: Secret | None = None
+
+
+class WebhookReport(ConsumerReport, name="Webhook", is_partial=True):
+    """A webhook with its consumer, unless the consumer was deleted separately."""
+
+    name: Annotated[str, Example("search")]
+    state: Annotated[str, wire.one_of(*STATES, "without a consumer"), Example("idle")]
+    url: Annotated[str, Example(_URL)]
+    format: Format
+    attempts: Annotated[int, Example(limits.WEBHOOK_ATTEMPTS_MAX)]
+    secrets: Annotated[int, Example(1)]
+    again_ms: Ms | Unset | None = wire.UNSET
+    secret: str | Unset = wire.UNSET
+    warnings: list[str] | Unset = wire.UNSET
+
+
+class WebhookList(Fields, name="Webhooks"):
+    hooks: list[WebhookReport]
+
+
+class RotationRequest(Given, name="WebhookSecretRequest"):
+    secret: Secret | None = None
+
+
+class NewSecret(Fields, name="WebhookSecret"):
+    secret: Annotated[str, Example(_SECRET)]
+
+
+class AttemptReport(Fields, name=""):
+    at: Time
+    id: EntryId
+    number: Annotated[int, Kind({"type": "integer", "minimum": 1})]
+    accepted: bool
+    status: Annotated[int | None, Example(503)]
+    error: Annotated[str | None, Example("WebHook returned status 503")]
+    duration_ms: int
+
+
+class AttemptList(Fields, name="WebhookAttempts"):
+    since: Time
+    attempts: Annotated[list[AttemptReport], wire.most(limits.WEBHOOK_ATTEMPTS_KEPT)]
+
+
+_BY_NAME = (NoWebhooks, UnknownWebhook)
+
+
+@dataclass(frozen=True)
+class WebhookRouter(wire.Routes, function="consume", error=InvalidConsumer):
     """The endpoint of the routes of webhooks. Without *admin*, the deployment calls no webhooks."""
 
     consumers: Consumers
     guard: Guard
     feeds: FeedNames
-    admin: WebhookAdmin | None = None
+    optional_admin: WebhookAdmin | None = None
 
-    def __call__(self, request: Request) -> Answer:
-        feed = self.feeds.key(request.feed)
-        NEEDS[request.route].admit(self.guard, feed, request.credential)
-        if self.admin is None:
+    @property
+    def admin(self) -> WebhookAdmin:
+        if self.optional_admin is None:
             rule = "are called only by `tidings serve`; run `tidings consume` with a program"
             raise NoWebhooks(rule, field="hooks")
-        about = ConsumerRequest(request, feed)
-        if request.route.endswith(ATTEMPTS):
-            return json_answer(200, _attempts(self.admin, about))
-        return json_answer(*self._reply(self.admin, request.method, about))
+        return self.optional_admin
 
-    def _reply(
-        self, admin: WebhookAdmin, method: str, consumer_request: ConsumerRequest
-    ) -> tuple[int, Document]:
-        if method == "PUT":
-            return self._put(admin, consumer_request)
-        if method == "POST":
-            return 200, {
-                "secret": admin.rotate(
-                    consumer_request.feed, consumer_request.name, consumer_request.fields("secret")
-                )
-            }
-        if method == "DELETE":
-            consumer_request.check_query("why", "by")
-            why = reason_from(
-                consumer_request.who(consumer_request.query), consumer_request.query.get("why")
+    @wire.get(_HOOKS, ADMIN, "19.2", errors=(NoWebhooks,))
+    def list_webhooks(self, call: Call) -> WebhookList:
+        """Return all webhooks."""
+        named = self.admin.registry.all(call.feed)
+        return WebhookList(hooks=[self._report(each, call) for _, each in sorted(named.items())])
+
+    @wire.put(
+        _HOOK,
+        ADMIN,
+        "19.2",
+        headers=("If-None-Match",),
+        status=201,
+        more=(200,),
+        errors=(InvalidWebhook, NoWebhooks, InvalidConsumer, WebhookExists),
+    )
+    def put_webhook(self, call: Call, body: WebhookRequest) -> WebhookReport:
+        """Create or change a webhook."""
+        wanted = body.filter(InvalidWebhook)
+        only_new = call.request.only_new
+        hook, secret = self.admin.put(call.feed, call.name, body.sent, wanted, only_new=only_new)
+        call.status = 201 if secret else 200
+        is_called = may_be_called(hook.url, private=self.admin.private)
+        warnings = wire.UNSET if is_called else [REFUSED_ADDRESS]
+        return self._report(hook, call, warnings=warnings, secret=secret or wire.UNSET)
+
+    @wire.get(_HOOK, ADMIN, "19.2", errors=_BY_NAME)
+    def get_webhook(self, call: Call) -> WebhookReport:
+        """Return one webhook."""
+        return self._report(self.admin.registry.webhook(call.feed, call.name), call)
+
+    @wire.get(_HOOK + "/attempts", ADMIN, "19.8", errors=(*_BY_NAME, InvalidConsumer))
+    def list_webhook_attempts(self, call: Call, query: wire.Nothing) -> AttemptList:
+        """Return the last attempts of a webhook.
+
+        The latest is the first. The URL is left out, because it may contain a password.
+        """
+        found = [
+            AttemptReport(
+                at=from_ms(each.at_ms),
+                id=each.id,
+                number=each.number,
+                accepted=not each.error,
+                status=each.status or None,
+                error=each.error or None,
+                duration_ms=each.took_ms,
             )
-            admin.remove(consumer_request.feed, consumer_request.name, why)
-            return 200, {"deleted": consumer_request.name}
-        if consumer_request.name:
-            return 200, self._describe(
-                admin.registry.webhook(consumer_request.feed, consumer_request.name),
-                consumer_request,
-            )
-        named = admin.registry.all(consumer_request.feed)
-        return 200, {
-            "hooks": [self._describe(each, consumer_request) for _, each in sorted(named.items())]
-        }
+            for each in self.admin.last_attempts(call.feed, call.name)
+        ]
+        return AttemptList(since=from_ms(self.admin.attempts.since_ms), attempts=found)
 
-    def _put(self, admin: WebhookAdmin, consumer_request: ConsumerRequest) -> tuple[int, Document]:
-        body = consumer_request.fields(*_FIELDS, *filters.FIELDS, filters.ERASURES)
-        wanted = filters.of_consumer(body, InvalidWebhook)
-        hook, secret = admin.put(
-            consumer_request.feed,
-            consumer_request.name,
-            body,
-            wanted,
-            only_new=consumer_request.only_new,
-        )
-        shown = self._describe(hook, consumer_request)
-        if not may_be_called(hook.url, private=admin.private):
-            shown["warnings"] = [REFUSED_ADDRESS]
-        return (201, {**shown, "secret": secret}) if secret else (200, shown)
+    @wire.delete(_HOOK, ADMIN, "19.2", errors=(*_BY_NAME, InvalidConsumer))
+    def delete_webhook(self, call: Call, query: OperatorRequest) -> Deleted:
+        """Delete a webhook and its consumer."""
+        self.admin.remove(call.feed, call.name, reason_of(call, query))
+        return Deleted(deleted=call.name)
 
-    def _describe(self, hook: Webhook, consumer_request: ConsumerRequest) -> Document:
+    @wire.post(
+        _HOOK + "/rotate", ADMIN, "19.4", errors=(*_BY_NAME, InvalidWebhook, InvalidConsumer)
+    )
+    def rotate_webhook_secret(self, call: Call, body: RotationRequest) -> NewSecret:
+        """Create another secret."""
+        return NewSecret(secret=self.admin.rotate(call.feed, call.name, body.sent))
+
+    def admit(self, found: Declared, call: Call) -> Allowed:
+        allowed = wire.Routes.admit(self, found, call)
+        assert self.admin  # raises `NoWebhooks` before any other error
+        return allowed
+
+    def _report(self, hook: Webhook, call: Call, **others: Any) -> WebhookReport:
         """Return the webhook with the data of its consumer, but without its secrets."""
         now_ms = self.consumers.clock()
-        own: Document = {
-            "name": hook.name,
-            "url": hook.url,
-            "format": hook.format,
-            "attempts": hook.attempts,
-            "secrets": len(hook.signing(now_ms)),
-        }
+        others |= {"secrets": len(hook.signing(now_ms))}
         try:
-            consumer, lag = self.consumers.one(consumer_request.feed, hook.name)
+            consumer, lag = self.consumers.one(call.feed, hook.name)
         except UnknownConsumer:
-            return {**own, "state": "without a consumer"}  # the consumer was deleted separately
-        own["again_ms"] = again_ms(consumer) or None
-        return {**consumer_document(consumer, lag, now_ms), **own}
-
-
-def _attempts(admin: WebhookAdmin, about: ConsumerRequest) -> Document:
-    """Return the last attempts of a webhook, the latest first, without its URL."""
-    about.check_query()
-    return {
-        "since": from_ms(admin.attempts.since_ms),
-        "attempts": [
-            {
-                "at": from_ms(each.at_ms),
-                "id": each.id,
-                "number": each.number,
-                "accepted": not each.error,
-                "status": each.status or None,
-                "error": each.error or None,
-                "duration_ms": each.took_ms,
-            }
-            for each in admin.last_attempts(about.feed, about.name)
-        ],
-    }
+            return WebhookReport.copy_of(hook, state="without a consumer", **others)
+        of_consumer = vars(ConsumerReport.of(consumer, lag, now_ms))
+        again = again_ms(consumer) or None
+        return WebhookReport.copy_of(hook, **{**of_consumer, **others, "again_ms": again})

@@ -1,0 +1,642 @@
+"""Declarations of routes, and of the fields of their parameters, bodies and responses.
+
+A route is a method of a subclass of `Routes`, with a decorator such as `@get`. It is declared once:
+the table of routes, the check of the credential, the decoding of a request, its errors and the
+description in `/openapi.json` come from the declaration (docs/RECIPES.md).
+
+Parameters, bodies and responses are subclasses of `Fields`, which are dataclasses. The type of a
+field determines its schema. A field of a request is parsed by the `Kind` in its type, which also
+has the rule for errors. Fields are checked in the order in which they are declared.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence  # the types of declared fields
+from dataclasses import MISSING, Field, dataclass, fields
+from enum import Enum
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, dataclass_transform
+
+from tidings.core.auth.guard import ADMIN, Need
+from tidings.core.errors import Rejected, parse_integer
+from tidings.core.model.json_body import object_from
+from tidings.http.answers import json_answer
+from tidings.http.request import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tidings.core.auth.guard import Allowed, Credential, Guard
+    from tidings.core.model.feeds import FeedNames
+    from tidings.http.request import Request
+
+Schema = dict[str, Any]
+JSON = "application/json"
+DEFAULT_PATH = "$default"
+_ACTION = "{action}"
+
+EXAMPLE_FEED = "orders"
+EXAMPLE_CURSOR = "6927c1d5000000002a000000"
+EXAMPLE_END = "6927c1d5000000002a7fffff"
+EXAMPLE_TIME = "2026-11-27T18:59:33.363Z"
+EXAMPLE_MS = 1_795_805_973_363
+EXAMPLE_OBJECT = {
+    "type": "order",
+    "id": "o-1024",
+    "parents": ["customer/ann"],
+    "timestamp": EXAMPLE_TIME,
+    "data": {"total": 1999},
+}
+
+
+class Unset(Enum):
+    """The value of a field that a response does not have."""
+
+    UNSET = "unset"
+
+
+UNSET: Literal[Unset.UNSET] = Unset.UNSET
+
+
+def _as_sent(value: Any, field: str) -> Any:
+    return value
+
+
+@dataclass(frozen=True, eq=False)  # unions hash their members
+class Kind:
+    """The form of a value.
+
+    *parse* is called with a value as it was sent, and the name of its field. It returns the value
+    for the program. It raises ValueError with the rule, or an error of its own that names the
+    field. If *shown* is False, errors do not contain the value, which may be a secret.
+    """
+
+    schema: Schema
+    parse: Callable[[Any, str], Any] = _as_sent
+    shown: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    value: Any
+
+
+def integer(least: int, most: int) -> Kind:
+    """Return the kind of a number in a query, in decimal digits."""
+
+    def parse(text: str, field: str) -> int:
+        return parse_integer(text, least, most)
+
+    return Kind({"type": "integer", "minimum": least, "maximum": most}, parse)
+
+
+def _parse_switch(text: str, field: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text == "true"
+
+
+def one_of(*values: str) -> Kind:
+    return Kind({"type": "string", "enum": [*values]})
+
+
+def parse_text(value: Any, field: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("must be a non-empty string")
+    return value
+
+
+def most(count: int) -> Kind:
+    """Return the kind of a list with at most *count* members."""
+    return Kind({"maxItems": count})
+
+
+def text_of(most: int) -> Kind:
+    """Return the kind of a text with 1 to *most* characters; only the schema states *most*."""
+    return Kind({"type": "string", "minLength": 1, "maxLength": most}, parse_text)
+
+
+PLAIN: Schema = {"type": "string"}
+TEXT: Schema = {"type": "string", "minLength": 1}
+INTEGER: Schema = {"type": "integer", "format": "int64", "minimum": 0}  # 64 bits, for typed clients
+ID: Schema = {"type": "string", "pattern": "^[0-9a-f]{24}$", "examples": [EXAMPLE_CURSOR]}
+# The types of fields.
+Switch = Annotated[bool, Kind({"type": "string", "enum": ["true", "false"]}, _parse_switch)]
+Text = Annotated[str, Kind(TEXT, parse_text)]
+EntryId = Annotated[str, Kind(ID)]
+Time = Annotated[str, Kind({"type": "string", "format": "date-time", "examples": [EXAMPLE_TIME]})]
+FeedObject = Annotated[
+    Any, Kind({"$ref": "#/components/schemas/FeedObject"}), Example(EXAMPLE_OBJECT)
+]
+# From the year 1.
+Ms = Annotated[
+    int,
+    Kind({"type": "integer", "format": "int64", "minimum": -62135596800000}),
+    Example(EXAMPLE_MS),
+]
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Fields:
+    """The base class of parameters, bodies and responses.
+
+    A subclass has the schema *name*, by default its own name; "" if the schema has none, and is
+    repeated where it is used. *example* replaces the example that is made from the fields. With
+    *is_partial*, it may lack any of the fields that it inherits. In a request, the fields *first*
+    are checked first.
+    """
+
+    schema_name: ClassVar[str]
+    known: ClassVar[dict[str, tuple[Field[Any], Any]]]
+    example: ClassVar[Any]
+    is_partial: ClassVar[bool]
+    first: ClassVar[Sequence[str]]
+
+    def __init_subclass__(
+        cls,
+        *,
+        name: str | None = None,
+        example: Any = None,
+        is_partial: bool = False,
+        first: Sequence[str] = (),
+    ) -> None:
+        cls.schema_name = cls.__name__ if name is None else name
+        cls.example, cls.is_partial, cls.first = example, is_partial, first
+        if is_partial:
+            inherited = typing.get_type_hints(cls.__base__, include_extras=True)
+            for each in fields(cls.__base__):  # type: ignore[arg-type]
+                if each.name not in cls.__annotations__:
+                    cls.__annotations__[each.name] = inherited[each.name]
+                    setattr(cls, each.name, UNSET)
+        dataclass(frozen=True, kw_only=True)(cls)
+
+    @classmethod
+    def copy_of(cls, source: object, **others: Any) -> Self:
+        """Return an object with the attributes of *source*, and the fields *others*.
+
+        A field that neither of them has keeps its default.
+        """
+        names = {each.name for each in fields(cls)} - others.keys()  # type: ignore[arg-type]
+        copied = {name: getattr(source, name) for name in names if hasattr(source, name)}
+        return cls(**copied, **others)
+
+    def document(self) -> dict[str, Any]:
+        """Return the fields that are set, as a JSON value."""
+        named = (
+            (name, getattr(self, each.name)) for name, (each, _) in _fields(type(self)).items()
+        )
+        return {name: _document(value) for name, value in named if value is not UNSET}
+
+
+class Given(Fields):
+    """The base class of parameters and bodies. A field that is None was not given.
+
+    `sent` has the fields as they were sent, by name.
+    """
+
+    sent: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any], wrong: type[Rejected], word: str) -> Self:
+        """Return the fields in *given*; *word* is "fields" or "parameters" for errors.
+
+        Raises:
+            *wrong*: a field is unknown, is missing, or breaks its rule.
+        """
+        known = _fields(cls)
+        for name in given:
+            if name not in known:
+                # Omit the value, which may be a secret.
+                raise wrong(f"is not known here; {_known(known, word)}", field=name)
+        values = {}
+        for name in dict.fromkeys((*cls.first, *known)):
+            field, hint = known[name]
+            if name not in given and not _is_required(field):
+                continue
+            kind, value = _kind(hint), given.get(name)
+            try:
+                values[field.name] = kind.parse(value, name) if kind else value
+            except ValueError as error:
+                shown = value if kind is None or kind.shown else ""
+                raise wrong(str(error), field=name, value=shown) from None
+        made = cls(**values)
+        object.__setattr__(made, "sent", given)  # `made` is frozen
+        return made
+
+
+def _is_required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+class Nothing(Given, name=""):
+    """Parameters of a route that has none, and refuses all."""
+
+
+def _document(value: Any) -> Any:
+    if isinstance(value, Fields):
+        return value.document()
+    if isinstance(value, list | tuple):
+        return [_document(each) for each in value]
+    return value
+
+
+def _known(names: Mapping[str, Any], word: str) -> str:
+    if len(names) == 1:
+        return f"the only {word.removesuffix('s')} is {next(iter(names))}"
+    return f"the known {word} are {', '.join(names)}"
+
+
+def _fields(of: type[Fields]) -> dict[str, tuple[Field[Any], Any]]:
+    """Return the fields of a class by name, each with its type; inherited fields are the last.
+
+    The field `from_` has the name `from`.
+    """
+    if "known" not in vars(of):
+        hints = typing.get_type_hints(of, include_extras=True)
+        if issubclass(of, Given):
+            hints = {name: _given(hint) for name, hint in hints.items()}
+        by_name = {each.name: each for each in fields(of)}  # type: ignore[arg-type]
+        names = (name for kind in of.__mro__ for name in vars(kind).get("__annotations__", ()))
+        ordered = (name for name in dict.fromkeys(names) if name in by_name)
+        of.known = {name.rstrip("_"): (by_name[name], hints[name]) for name in ordered}
+    return of.known
+
+
+def _kind(hint: Any) -> Kind | None:
+    return next((each for each in _extras(hint) if isinstance(each, Kind)), None)
+
+
+def _extras(hint: Any) -> tuple[Any, ...]:
+    return getattr(hint, "__metadata__", ())
+
+
+def _given(hint: Any) -> Any:
+    """Return the type of a field of a request without `None`, the value of a field not given."""
+    if typing.get_origin(hint) not in (types.UnionType, typing.Union):
+        return hint
+    (kind,) = (each for each in typing.get_args(hint) if each is not types.NoneType)
+    return kind
+
+
+# Schemas.
+
+
+def ref(name: str) -> Schema:
+    """Return a reference to the schema *name*."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def or_null(schema: Schema) -> Schema:
+    if schema.get("type", "object") != "object" and "enum" not in schema:
+        return {**schema, "type": [schema["type"], "null"]}
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def schema_of(hint: Any) -> Schema:
+    """Return the schema of the type *hint*, with its description and example if it has any."""
+    found = _plain_schema(hint)
+    for each in _extras(hint):
+        if isinstance(each, str):
+            found = {**found, "description": each}
+        if isinstance(each, Example) and "$ref" not in found:
+            found = {**found, "examples": [each.value]}
+    return found
+
+
+def _plain_schema(hint: Any) -> Schema:
+    kind = _kind(hint)
+    if kind and kind.schema.keys() != {"maxItems"}:
+        return kind.schema
+    if kind:
+        return {**_plain_schema(hint.__origin__), **kind.schema}
+    hint = getattr(hint, "__origin__", hint) if _extras(hint) else hint
+    arguments = typing.get_args(hint)
+    match typing.get_origin(hint) or hint:
+        case types.UnionType | typing.Union:
+            return _union([each for each in arguments if not _is_unset(each)])
+        case typing.Literal:
+            return {"type": "string", "enum": [*arguments]}
+        case builtin if builtin in (list, tuple, frozenset):
+            return {"type": "array", "items": schema_of(arguments[0])}
+        case builtin if builtin is dict:
+            values = schema_of(arguments[1])
+            return {"type": "object", **({"additionalProperties": values} if values else {})}
+        case typing.Any:
+            return {}
+        case declared if issubclass(declared, Fields):
+            return ref(declared.schema_name) if declared.schema_name else object_schema(declared)
+        case listed if issubclass(listed, Enum):
+            return {"type": "string", "enum": [each.value for each in listed]}
+    return {str: PLAIN, int: INTEGER, bool: {"type": "boolean"}}[hint]
+
+
+def _is_unset(hint: Any) -> bool:
+    return hint is Unset or typing.get_args(hint) == (Unset.UNSET,)
+
+
+def _union(members: list[Any]) -> Schema:
+    others = [schema_of(each) for each in members if each is not types.NoneType]
+    single = others[0] if len(others) == 1 else {"anyOf": others}
+    return or_null(single) if types.NoneType in members else single
+
+
+def object_schema(of: type[Fields]) -> Schema:
+    """Return the schema of an object with the fields of *of*. A request has no other fields.
+
+    A response may have more, because later releases may add some.
+    """
+    known = _fields(of)
+    required = [name for name, (field, _) in known.items() if _is_required(field)]
+    return {
+        "type": "object",
+        **({"required": required} if required else {}),
+        "properties": {name: schema_of(hint) for name, (_, hint) in known.items()},
+        **({"additionalProperties": False} if issubclass(of, Given) else {}),
+        **({"examples": [example_of(of)]} if of.schema_name else {}),
+    }
+
+
+def example_of(hint: Any) -> Any:
+    """Return an example of a value of the type *hint*."""
+    for each in _extras(hint):
+        if isinstance(each, Example):
+            return each.value
+    plain = hint.__origin__ if _extras(hint) else hint
+    members = typing.get_args(plain)
+    if types.NoneType in members:
+        return None
+    if typing.get_origin(plain) in (types.UnionType, typing.Union):
+        return example_of(next(each for each in members if not _is_unset(each)))
+    if typing.get_origin(plain) is list:
+        is_declared = isinstance(members[0], type) and issubclass(members[0], Fields)
+        return [example_of(members[0])] if is_declared else []
+    if isinstance(plain, type) and issubclass(plain, Fields):
+        return plain.example or _example_object(plain)
+    schema = schema_of(hint)
+    if shown := schema.get("examples") or schema.get("enum"):
+        return shown[0]
+    by_type = {"integer": schema.get("minimum", 0), "boolean": False, "object": {}, "array": []}
+    return by_type.get(schema.get("type", "string"), "")
+
+
+def _example_object(of: type[Fields]) -> dict[str, Any]:
+    known = _fields(of).items()
+    shown = {name: example_of(each) for name, (field, each) in known if _is_shown(field, each)}
+    return {**example_of(of.__base__), **shown} if of.is_partial else shown
+
+
+def _is_shown(field: Field[Any], hint: Any) -> bool:
+    members = (hint, *typing.get_args(hint))
+    extras = (each for member in members for each in _extras(member))
+    return _is_required(field) or any(isinstance(each, Example) for each in extras)
+
+
+def declared_types(hint: Any) -> Iterator[type[Fields]]:
+    """Yield the classes that have a schema in the type *hint*, some more than once."""
+    if isinstance(hint, type) and issubclass(hint, Fields):
+        if hint.schema_name:
+            yield hint
+        for _, each in _fields(hint).values():
+            yield from declared_types(each)
+    for each in (getattr(hint, "__origin__", None), *typing.get_args(hint)):
+        if each is not None and not isinstance(each, str):
+            yield from declared_types(each)
+
+
+def fields_of(of: type[Fields] | None) -> Iterator[tuple[str, tuple[Schema, bool]]]:
+    """Yield the name of each field with its schema, and whether it is required."""
+    for name, (field, hint) in _fields(of).items() if of else ():
+        yield name, (schema_of(hint), _is_required(field))
+
+
+def declared_schemas(declared: Iterable[Declared]) -> dict[str, Schema]:
+    """Return the schemas of bodies and responses by name."""
+    hints = (each.hint(name) for each in declared for name in ("body", "return"))
+    found = {each for hint in hints if hint for each in declared_types(hint)}
+    return {each.schema_name: object_schema(each) for each in sorted(found, key=repr)}
+
+
+# Routes.
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRoute:
+    """One HTTP route.
+
+    The *path* `$default` matches every request that no other route matches. *function* serves the
+    route, and *need* is the required permission. A path ends with `{action}` if several declared
+    routes share it.
+    """
+
+    method: str
+    path: str
+    function: str
+    need: Need
+
+    @property
+    def key(self) -> str:
+        """Return the route key in the syntax of API Gateway."""
+        return self.path if self.is_default else f"{self.method} {self.path}"
+
+    @property
+    def is_default(self) -> bool:
+        """Return True for the route of requests that no other route matches."""
+        return self.path == DEFAULT_PATH
+
+
+@dataclass(frozen=True, slots=True)
+class Doc:
+    """The description of one route.
+
+    *section* refers to docs/PROTOCOL.md. *query* and *headers* are names in `PARAMETERS`. *body*
+    pairs content types with schemas; *optional* is True if the body may be empty. A success has one
+    of the statuses *status* and *more*, and *answers* pairs its content types with schemas; without
+    them, its content type is *answer*, or it has no body if *answer* is "". *empty* are the
+    statuses without a body. *errors* are the errors in addition to those that `openapi.rejections`
+    derives from the route, and *error* is the name of their schema if it is not the usual one.
+    *name* is the operation id, and *sends* are headers of a success. *others* are other statuses
+    with their content types and schemas.
+    """
+
+    summary: str
+    section: str
+    name: str = ""
+    query: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    body: tuple[tuple[str, Schema], ...] = ()
+    optional: bool = False
+    status: int = 200
+    more: tuple[int, ...] = ()
+    empty: tuple[int, ...] = ()
+    answer: str = JSON
+    answers: tuple[tuple[str, Schema], ...] = ()
+    errors: tuple[type[Rejected], ...] = ()
+    sends: tuple[str, ...] = ()
+    error: str = ""
+    others: tuple[tuple[int, str, Schema], ...] = ()
+
+
+class Call:
+    """A request about the feed with the key `feed`. `allowed` are the rights of the caller."""
+
+    def __init__(self, request: Request, feeds: FeedNames, status: int) -> None:
+        self.request, self.status = request, status
+        self._feeds = feeds
+        self.allowed: Allowed
+
+    @cached_property
+    def feed(self) -> str:
+        return self._feeds.key(self.request.feed)
+
+    @property
+    def name(self) -> str:
+        """Return the name or id in the path, or "" if the path has none."""
+        found = self.request.parameters
+        return found.get("name") or found.get("id", "")
+
+    @cached_property
+    def credential(self) -> Credential | None:
+        return self.request.credential
+
+
+class Declared:
+    """A route at one or several *paths*, with the types of its parameters and its result.
+
+    These are the types of *function*, a method of `Routes` with the parameters `query` and `body`.
+    Other routes have no function; *doc* then has their name, summary and contents, and *query* the
+    type of their parameters. *doc* contains fields of `Doc`.
+
+    With *is_action*, the end of the path is an action. A gateway has one route for all actions.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        paths: str | Sequence[str],
+        need: Need,
+        section: str,
+        *,
+        function: Any = None,
+        query: type[Given] | None = None,
+        is_action: bool = False,
+        **doc: Any,
+    ) -> None:
+        self.method, self.paths = method, (paths,) if isinstance(paths, str) else (*paths,)
+        self.need, self.function, self._query = need, function, query
+        self.action = self.paths[0].rpartition("/")[2] if is_action else ""
+        self.status, self._doc = doc.get("status", 200), {"section": section, **doc}
+
+    def hint(self, name: str) -> Any:
+        """Return the type of the parameter *name*, or of the result with the name `return`."""
+        text = self.function.__annotations__.get(name) if self.function else None
+        return eval(text, self.function.__globals__) if text else None
+
+    @cached_property
+    def parameters(self) -> dict[str, type[Given]]:
+        """Return the types of the parameters `query` and `body`, if there are any."""
+        hints = {"query": self._query or self.hint("query"), "body": self.hint("body")}
+        return {name: hint for name, hint in hints.items() if hint}
+
+    def keyed(self) -> dict[str, Declared]:
+        """Return this route by the keys of its paths."""
+        return {f"{self.method} {path}": self for path in self.paths}
+
+    def http_routes(self, function: str) -> list[HttpRoute]:
+        """Return the routes of *function* in a gateway."""
+        if self.action:
+            path = self.paths[0].removesuffix(self.action) + _ACTION
+            return [HttpRoute(self.method, path, function, ADMIN)]
+        return [HttpRoute(self.method, path, function, self.need) for path in self.paths]
+
+    @property
+    def doc(self) -> Doc:
+        return Doc(**{**self._of_function(), **self._doc}) if self.function else Doc(**self._doc)
+
+    def _of_function(self) -> dict[str, Any]:
+        first, *others = self.function.__name__.split("_")
+        summary = self.function.__doc__.partition("\n")[0].rstrip(".").removeprefix("Return ")
+        body, answer = self.parameters.get("body"), self.hint("return")
+        return {
+            "summary": summary[0].lower() + summary[1:],
+            "name": first + "".join(map(str.title, others)),
+            "body": ((JSON, ref(body.schema_name)),) if body else (),
+            "optional": body is not None and not object_schema(body).get("required"),
+            "answers": () if answer is Answer else ((JSON, schema_of(answer)),),
+        }
+
+
+class Routes:
+    """The routes of one capability, as methods; an instance is their endpoint.
+
+    *function* is the Lambda function that serves them, and *error* the class of errors in fields.
+    """
+
+    declared: ClassVar[dict[str, Declared]]
+    function: ClassVar[str]
+    error: ClassVar[type[Rejected]]
+    guard: Guard
+    feeds: FeedNames
+
+    def __init_subclass__(cls, *, function: str, error: type[Rejected]) -> None:
+        cls.function, cls.error = function, error
+        cls.declared = {}
+        for each in vars(cls).values():
+            if isinstance(found := getattr(each, "declared", None), Declared):
+                cls.declared |= found.keyed()
+
+    def __call__(self, request: Request) -> Answer:
+        """Answer a request.
+
+        Raises:
+            Rejected: access is denied, or a parameter or field breaks its rule.
+            Unavailable: the request may have been done.
+        """
+        found = self.declared[self.find(request)]
+        call = Call(request, self.feeds, found.status)
+        call.allowed = self.admit(found, call)
+        given: dict[str, Any] = {}
+        for name, kind in found.parameters.items():
+            if name == "query":
+                given[name] = kind.parse(request.query, self.error, "parameters")
+            else:
+                sent = object_from(request.content(), self.error)
+                given[name] = kind.parse(sent, self.error, "fields")
+        result = found.function(self, call, **given)
+        return result if isinstance(result, Answer) else json_answer(call.status, _document(result))
+
+    @classmethod
+    def http_routes(cls) -> list[HttpRoute]:
+        """Return the routes of a gateway, in which those of actions are one."""
+        declared = dict.fromkeys(cls.declared.values())
+        return [*dict.fromkeys(r for each in declared for r in each.http_routes(cls.function))]
+
+    def find(self, request: Request) -> str:
+        """Return the key of the declared route for *request*."""
+        return request.route.replace(_ACTION, request.parameters.get("action", ""))
+
+    def admit(self, found: Declared, call: Call) -> Allowed:
+        """Return the rights of the caller; raise if they are not sufficient for the route."""
+        return found.need.admit(self.guard, call.feed, call.credential)
+
+
+Method = typing.TypeVar("Method", bound="Callable[..., Any]")
+
+
+def _decorator(http_method: str) -> Callable[..., Callable[[Method], Method]]:
+    def declare(*where: Any, **doc: Any) -> Callable[[Method], Method]:
+        """Declare a route; the arguments are those of `Declared`."""
+
+        def mark(method: Method) -> Method:
+            declared = Declared(http_method, *where, function=method, **doc)
+            method.declared = declared  # type: ignore[attr-defined]
+            return method
+
+        return mark
+
+    return declare
+
+
+get, put, post, delete = map(_decorator, ("GET", "PUT", "POST", "DELETE"))
