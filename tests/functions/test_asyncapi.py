@@ -13,7 +13,8 @@ from functions.report.handler import handle
 from tests.functions.cloud import Cloud, event
 from tidings.core.websocket.session import Act
 from tidings.http.asyncapi import document
-from tidings.http.schemas import DIALECT, SCHEMAS
+from tidings.http.openapi import SCHEMAS
+from tidings.http.schemas import DIALECT
 
 
 @pytest.fixture

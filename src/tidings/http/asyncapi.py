@@ -13,12 +13,12 @@ from tidings.core import limits
 from tidings.core.model.envelopes import CLOUDEVENTS, FORMATS, TIDINGS
 from tidings.core.model.events import GZIP
 from tidings.core.model.feeds import NAME
-from tidings.core.model.filters import ERASURES, FIELDS
 from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.core.triton.registration import V1, V2
 from tidings.core.version import VERSION
 from tidings.core.websocket.session import Act, State
-from tidings.http.route_docs import PARAMETERS
+from tidings.http.log_routes import STREAM_QUERY
+from tidings.http.openapi import SCHEMAS
 from tidings.http.schemas import (
     EVENTS,
     EXAMPLE_CURSOR,
@@ -27,7 +27,6 @@ from tidings.http.schemas import (
     EXAMPLE_OBJECT,
     FILTER,
     ITEM_KIND,
-    SCHEMAS,
     Schema,
     list_of,
     one_of,
@@ -176,7 +175,6 @@ _REPLIES = {
     "registrationV1": ("registeredV1", "refused"),
     "registrationV2": ("registeredV2", "refused"),
 }
-_OF_STREAMS = ("leave", ERASURES, "trace", "cursors", "format", "lastEventId")
 
 
 def document(base_url: str) -> dict[str, Any]:
@@ -307,8 +305,8 @@ def _message(schema: str, summary: str, kind: str, headers: Schema | None = None
 
 def _stream_operations(security: list[dict[str, str]]) -> dict[str, Any]:
     query = {
-        name: {key: value for key, value in PARAMETERS[name].items() if key != "allowEmptyValue"}
-        for name in (*FIELDS, *_OF_STREAMS)
+        name: {key: value for key, value in schema.items() if key != "allowEmptyValue"}
+        for name, schema in STREAM_QUERY.items()
     }
     binding = {"method": "GET", "query": {"type": "object", "properties": query}}
     channel = {"$ref": "#/channels/stream"}

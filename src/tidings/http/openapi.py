@@ -28,8 +28,9 @@ from tidings.http.route_docs import (
     TAGS,
 )
 from tidings.http.routes import DECLARED, HTTP_ROUTES
-from tidings.http.schemas import EXAMPLE_FEED, SCHEMAS, Schema, ref
-from tidings.http.wire import DEFAULT_PATH, Doc, HttpRoute, fields_of
+from tidings.http.schemas import EXAMPLE_FEED, Schema, ref
+from tidings.http.schemas import SCHEMAS as UNDECLARED
+from tidings.http.wire import DEFAULT_PATH, Doc, HttpRoute, declared_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Need
 
 _PLAIN = {"type": "string"}
+SCHEMAS = UNDECLARED | declared_schemas(
+    each for kind in DECLARED for each in kind.declared.values()
+)
 _OF_PARAMETERS = ("description", "allowEmptyValue")
 _IN_PATH = re.compile(r"\{(\w+)\}")
 _OF_A_FEED = "/feeds/{feed}"
@@ -333,11 +337,11 @@ def _declared_parameters() -> tuple[dict[str, Any], dict[str, list[str]]]:
 
     Parameters of the same name that differ have the last part of the path in that name.
     """
-    by_route: dict[str, dict[str, Any]] = {}
-    for kind in DECLARED:
-        for key, each in kind.declared.items():
-            of_query = each.parameters.get("query")
-            by_route[key] = {name: _of_query(name, part) for name, part in fields_of(of_query)}
+    by_route = {
+        key: {name: _of_query(name, schema) for name, schema in each.query.items()}
+        for kind in DECLARED
+        for key, each in kind.declared.items()
+    }
     several = {name.partition(":")[0] for name in PARAMETERS if ":" in name}
     first: dict[str, Any] = {}
     for parameters in by_route.values():
@@ -354,10 +358,10 @@ def _declared_parameters() -> tuple[dict[str, Any], dict[str, list[str]]]:
     return found, names
 
 
-def _of_query(name: str, field: tuple[Schema, bool]) -> dict[str, Any]:
-    schema, is_required = field
-    required = {"required": True} if is_required else {}
-    return {"name": name, "in": "query", **required, **_described(schema)}
+def _of_query(name: str, schema: Schema) -> dict[str, Any]:
+    required = {"required": True} if schema.get("required") is True else {}
+    known = {key: value for key, value in schema.items() if key != "required"}
+    return {"name": name, "in": "query", **required, **_described(known)}
 
 
 def _media(schema: Schema) -> dict[str, Any]:

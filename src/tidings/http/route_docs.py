@@ -8,19 +8,15 @@ from __future__ import annotations
 from tidings.core import errors, limits
 from tidings.core.model.envelopes import FORMATS
 from tidings.core.model.feeds import NAME
-from tidings.core.model.filters import ERASURES, FIELDS
+from tidings.core.model.filters import FIELDS
 from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.http.endpoints.erasures import InvalidErasure, UnknownErasure
 from tidings.http.endpoints.history import NoHistory
-from tidings.http.request import NotAcceptable
-from tidings.http.router import UnknownPath
 from tidings.http.routes import DECLARED
 from tidings.http.schemas import (
     EVENTS,
     EXAMPLE_CURSOR,
-    EXAMPLE_END,
     EXAMPLE_FEED,
-    SCHEMA_TYPE,
     Schema,
     list_of,
     ref,
@@ -89,7 +85,7 @@ def _json(name: str) -> tuple[tuple[str, Schema], ...]:
 
 
 _LIST = {"description": "values separated by commas, or a JSON array of strings"}
-REQUIRED = {"confirm", "through", "bucket"}
+REQUIRED = {"confirm", "through"}
 
 
 def _waiting(most_s: int) -> Schema:
@@ -100,50 +96,17 @@ def _waiting(most_s: int) -> Schema:
 # The parameters by name: their schemas, with the keys `description` and `allowEmptyValue` of
 # parameters. The part after a colon distinguishes parameters of the same name.
 PARAMETERS: dict[str, Schema] = {
-    **{name: {**_PLAIN, **_LIST} for name in FIELDS},
-    "leave": {**_SWITCH, **_OPTIONAL, "description": "also send `leave` (6.5)"},
-    ERASURES: {**_SWITCH, **_OPTIONAL, "description": "also send `erase` (22.4)"},
-    "trace": {**_SWITCH, **_OPTIONAL, "description": "also send `traceparent` (6.9)"},
-    "cursors": {**_SWITCH, **_OPTIONAL, "description": "also send blocks with only an id (7.7)"},
-    "format": {
-        "type": "string",
-        "enum": [*FORMATS],
-        "description": "the format of events (6.10)",
-        **_OPTIONAL,
-    },
-    "lastEventId": {
-        **_PLAIN,
-        "description": "the cursor, if the header Last-Event-ID cannot be sent",
-        "examples": [EXAMPLE_CURSOR, "0", "now"],
-    },
-    "since": {**_INTEGER, **_OPTIONAL, "description": "an id: the changes after it"},
-    "limit:changes": {
-        **_INTEGER,
-        **_OPTIONAL,
-        "maximum": limits.CHANGES_LIMIT_MAX,
-        "description": "the maximum number of changes",
-    },
+    "types": {**_PLAIN, **_LIST},
     "limit:feeds": {
         "type": "integer",
         "minimum": 1,
         "maximum": limits.FEEDS_LISTED,
         "description": "the maximum number of feeds",
     },
-    "block:changes": {**_waiting(limits.CHANGES_BLOCK_S_MAX), **_OPTIONAL},
-    "block:pages": _waiting(limits.BATCH_BLOCK_S_MAX),
-    "tag": {**_PLAIN, "description": "a change with this tag matches"},
     "through": {**_INTEGER, "description": "the page up to which the state was complete"},
-    "strict": {**_SWITCH, "description": "410 if `since` is below the floor"},
     "type": {**_PLAIN, "description": "the type of the objects"},
     "id": {**_PLAIN, "description": "the id of one object; it needs `type`"},
     "after:objects": {**_PLAIN, "description": "the `next` of the previous page"},
-    "after:pages": {
-        **_ID,
-        **_OPTIONAL,
-        "description": "the end of the last page; empty for the first one",
-        "examples": [EXAMPLE_END],
-    },
-    "after:rows": {**_PLAIN, "description": "the `after` of the previous rows"},
     "after:feeds": {**_PLAIN, "description": "the `next` of the previous list"},
     "after:erasures": {
         **_ID,
@@ -156,18 +119,6 @@ PARAMETERS: dict[str, Schema] = {
     "tables": {**_SWITCH, "description": "also delete its Iceberg tables"},
     "deleted": {**_SWITCH, "description": "also list deleted feeds"},
     "host": {**_SWITCH, "description": "the keys of the host instead of the feed"},
-    "share": {
-        **_PLAIN,
-        "description": "a part of the objects (16.6)",
-        "examples": ["mod:4:0+1", "range:00000000-7fffffff"],
-    },
-    "size": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": limits.BATCH_BYTES_MAX,
-        "description": "the maximum size of the response in bytes",
-    },
-    "bucket": {**_INTEGER, "maximum": limits.BUCKETS - 1, "description": "a bucket of the state"},
     "up": {**_PLAIN, "description": "`true`, or another value for down", "examples": ["true"]},
     "Last-Event-ID": {
         **_PLAIN,
@@ -240,85 +191,11 @@ def _relay(summary: str, name: str, body: str = "Nothing") -> Doc:
 
 # The descriptions by method and path, without the part of the path that names a feed.
 DOCS: dict[str, Doc] = {
-    "POST /ops": Doc(
-        "append operations",
-        "4",
-        "postOperations",
-        headers=(*_KEYED, "Prefer", "traceparent"),
-        body=(
-            (JSON, {"anyOf": [ref("Operation"), ref("Operations")]}),
-            (NDJSON, _lines(ref("Operation"), _OPERATION_LINE)),
-        ),
-        status=200,
-        more=(204,),
-        empty=(204,),
-        answers=_json("OperationIds"),
-        errors=(*_POSTING, *_CHAINED),
-    ),
-    "GET /ops": Doc(
-        "follow the feed",
-        "7",
-        "followFeed",
-        query=(*FIELDS, "leave", ERASURES, "trace", "cursors", "format", "lastEventId"),
-        headers=("Last-Event-ID",),
-        answers=_STREAMED,
-        errors=(
-            errors.InvalidCursor,
-            errors.InvalidFilter,
-            errors.LeaveNotKept,
-            NotAcceptable,
-        ),
-        sends=("Last-Event-ID",),
-    ),
-    "GET /status": Doc(
-        "the status of the feed",
-        "9",
-        "getStatus",
-        answers=_json("Status"),
-        others=((503, JSON, ref("Status")),),
-    ),
-    "GET /changes": Doc(
-        "list changes",
-        "12.4",
-        "listChanges",
-        query=("since", "limit:changes", "block:changes", "tag", "strict"),
-        answers=_json("Changes"),
-        errors=(errors.InvalidChange, errors.BelowFloor),
-    ),
-    "GET /changes/{id}": Doc(
-        "one change",
-        "12.7",
-        "getChange",
-        answers=_json("Change"),
-        errors=(errors.InvalidChange, errors.UnknownChange),
-    ),
-    "POST /changes": Doc(
-        "append a change",
-        "12.3",
-        "postChange",
-        headers=_KEYED,
-        body=((JSON, {"anyOf": [ref("ChangeRequest"), {}]}),),  # any other value is the data
-        answers=_json("ChangeId"),
-        errors=(errors.InvalidChange, *_POSTING, *_CHAINED, errors.RefusedByHook),
-        others=((502, JSON, ref("ChangesError")),),
-    ),
     "GET /changefeeds": Doc(
         "the resources that listeners can register for",
         "13.3",
         "listResources",
         answers=_json("Resources"),
-    ),
-    "POST /changefeeds": Doc(
-        "publish items",
-        "13.2",
-        "publishItems",
-        headers=(*_KEYED, "Prefer"),
-        body=((JSON, {"anyOf": [ref("Item"), ref("Items")]}),),
-        status=200,
-        more=(204,),
-        empty=(204,),
-        answers=_json("OperationIds"),
-        errors=(errors.InvalidItem, *_POSTING, *_CHAINED),
     ),
     "GET /changefeeds/stats": Doc(
         "the registered listeners", "13.3", "getListenerStats", answers=_json("ListenerStats")
@@ -375,22 +252,6 @@ DOCS: dict[str, Doc] = {
         query=("host",),
         answers=_json("Key"),
         errors=(errors.InvalidSetting, errors.UnknownKey),
-    ),
-    "GET /pages": Doc(
-        "pages to copy",
-        "16.3",
-        "readPages",
-        query=("after:pages", *_SELECTED, "size", "block:pages"),
-        answers=((NDJSON, _PAGES_TEXT),),
-        errors=(*_COPIED, errors.InvalidCursor, errors.OtherLog, errors.LogFellOff),
-    ),
-    "GET /rows": Doc(
-        "rows of the state",
-        "16.7",
-        "readRows",
-        query=("bucket", "after:rows", *_SELECTED),
-        answers=((NDJSON, _PAGES_TEXT),),
-        errors=_COPIED,
     ),
     "POST /corrections": Doc(
         "apply corrections of a sync",
@@ -573,22 +434,6 @@ DOCS: dict[str, Doc] = {
         "getRaftPart",
         answer=TEXT,
         errors=(errors.UnknownChange,),
-    ),
-    "GET /openapi.json": Doc(
-        "this document", "9.7", "getOpenapi", answers=((JSON, {"type": "object"}),)
-    ),
-    "GET /asyncapi.json": Doc(
-        "the messages of streams, WebSockets and webhooks, in AsyncAPI 3.0",
-        "9.9",
-        "getAsyncapi",
-        answers=((JSON, {"type": "object"}),),
-    ),
-    "GET /schemas/{format}": Doc(
-        "the JSON Schema of an event",
-        "6.10",
-        "getEventSchema",
-        answers=((SCHEMA_TYPE, ref("JsonSchema")),),
-        errors=(UnknownPath,),
     ),
 }
 

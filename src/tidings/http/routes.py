@@ -14,7 +14,6 @@ from tidings.core.auth.guard import (
     ERASE,
     INGEST,
     PUBLIC,
-    PUBLISH,
     READ,
     READ_ALL,
     REPLICATE,
@@ -22,6 +21,7 @@ from tidings.core.auth.guard import (
 from tidings.core.websocket.session import Act
 from tidings.http.endpoints.consumers import ConsumerRouter
 from tidings.http.endpoints.hooks import WebhookRouter
+from tidings.http.log_routes import LOG_ROUTES
 from tidings.http.wire import DEFAULT_PATH, HttpRoute, Routes
 
 STREAM = "/feeds/{feed}/v1/stream/{name}"
@@ -47,31 +47,12 @@ class SocketRoute:
 
 
 # The classes whose routes are declared.
-DECLARED: tuple[type[Routes], ...] = (ConsumerRouter, WebhookRouter)
+DECLARED: tuple[type[Routes], ...] = (*LOG_ROUTES, ConsumerRouter, WebhookRouter)
 
 HTTP_ROUTES = (
-    HttpRoute("POST", "/", "ingest", INGEST),
-    HttpRoute("POST", "/ops", "ingest", INGEST),
-    HttpRoute("POST", "/feeds/{feed}/ops", "ingest", INGEST),
-    HttpRoute("GET", "/", "stream", READ),
-    HttpRoute("GET", "/ops", "stream", READ),
-    HttpRoute("GET", "/feeds/{feed}/ops", "stream", READ),
-    HttpRoute("GET", "/status", "report", PUBLIC),
-    HttpRoute("GET", "/feeds/{feed}/status", "report", PUBLIC),
-    HttpRoute("GET", "/openapi.json", "report", PUBLIC),
-    HttpRoute("GET", "/asyncapi.json", "report", PUBLIC),
-    HttpRoute("GET", "/schemas/{format}", "report", PUBLIC),
-    HttpRoute("GET", "/changes", "list", READ),
-    HttpRoute("GET", "/changes/{id}", "list", READ),
-    HttpRoute("POST", "/changes", "propose", INGEST),
-    HttpRoute("GET", "/feeds/{feed}/changes", "list", READ),
-    HttpRoute("GET", "/feeds/{feed}/changes/{id}", "list", READ),
-    HttpRoute("POST", "/feeds/{feed}/changes", "propose", INGEST),
     HttpRoute("GET", "/changefeeds", "browse", PUBLIC),
-    HttpRoute("POST", "/changefeeds", "publish", PUBLISH),
     HttpRoute("GET", "/changefeeds/stats", "browse", READ_ALL),
     HttpRoute("GET", "/feeds/{feed}/changefeeds", "browse", PUBLIC),
-    HttpRoute("POST", "/feeds/{feed}/changefeeds", "publish", PUBLISH),
     HttpRoute("GET", "/feeds/{feed}/changefeeds/stats", "browse", READ_ALL),
     HttpRoute("GET", "/feeds/{feed}/objects", "browse", READ),
     HttpRoute("GET", SUMS, "browse", REPLICATE),
@@ -81,8 +62,6 @@ HTTP_ROUTES = (
     HttpRoute("GET", KEYS, "consume", ADMIN),
     HttpRoute("POST", KEYS, "consume", ADMIN),
     HttpRoute("POST", KEYS + "/{id}/revoke", "consume", ADMIN),
-    HttpRoute("GET", "/feeds/{feed}/pages", "list", REPLICATE),
-    HttpRoute("GET", "/feeds/{feed}/rows", "list", REPLICATE),
     HttpRoute("POST", CORRECTIONS, "amend", ADMIN),
     HttpRoute("POST", CORRECTIONS + "/rows", "amend", READ_ALL),
     HttpRoute("POST", ERASURES, "amend", ERASE),

@@ -15,8 +15,6 @@ from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, FORMATS, TIDINGS
 from tidings.core.model.feeds import NAME
 from tidings.core.model.filters import ERASURES, FIELDS
 from tidings.core.settings.profiles import COMPATS
-from tidings.http.routes import DECLARED
-from tidings.http.wire import declared_schemas
 
 Schema = dict[str, Any]
 
@@ -829,5 +827,3 @@ SCHEMAS: dict[str, Schema] = {
         for name, schema in _envelopes(ref("FeedObject")).items()
     },
 }
-
-SCHEMAS |= declared_schemas(each for kind in DECLARED for each in kind.declared.values())

@@ -289,6 +289,11 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
+def json_of(name: str) -> tuple[tuple[str, Schema], ...]:
+    """Return a body in JSON with the schema *name*, for `Doc`."""
+    return ((JSON, ref(name)),)
+
+
 def or_null(schema: Schema) -> Schema:
     if schema.get("type", "object") != "object" and "enum" not in schema:
         return {**schema, "type": [schema["type"], "null"]}
@@ -406,12 +411,6 @@ def declared_types(hint: Any) -> Iterator[type[Fields]]:
             yield from declared_types(each)
 
 
-def fields_of(of: type[Fields] | None) -> Iterator[tuple[str, tuple[Schema, bool]]]:
-    """Yield the name of each field with its schema, and whether it is required."""
-    for name, (field, hint) in _fields(of).items() if of else ():
-        yield name, (schema_of(hint), _is_required(field))
-
-
 def declared_schemas(declared: Iterable[Declared]) -> dict[str, Schema]:
     """Return the schemas of bodies and responses by name."""
     hints = (each.hint(name) for each in declared for name in ("body", "return"))
@@ -506,8 +505,8 @@ class Declared:
     """A route at one or several *paths*, with the types of its parameters and its result.
 
     These are the types of *function*, a method of `Routes` with the parameters `query` and `body`.
-    Other routes have no function; *doc* then has their name, summary and contents, and *query* the
-    type of their parameters. *doc* contains fields of `Doc`.
+    A route that is served elsewhere is an attribute of `Routes` without a function. Its *doc* has
+    its summary and contents, and *query* the schemas of its parameters. *doc* has fields of `Doc`.
 
     With *is_action*, the end of the path is an action. A gateway has one route for all actions.
     """
@@ -520,14 +519,18 @@ class Declared:
         section: str,
         *,
         function: Any = None,
-        query: type[Given] | None = None,
+        query: dict[str, Schema] | None = None,
         is_action: bool = False,
         **doc: Any,
     ) -> None:
         self.method, self.paths = method, (paths,) if isinstance(paths, str) else (*paths,)
-        self.need, self.function, self._query = need, function, query
+        self.need, self.function, self._query = need, function, query or {}
+        self._name = function.__name__ if function else ""
         self.action = self.paths[0].rpartition("/")[2] if is_action else ""
         self.status, self._doc = doc.get("status", 200), {"section": section, **doc}
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
 
     def hint(self, name: str) -> Any:
         """Return the type of the parameter *name*, or of the result with the name `return`."""
@@ -536,9 +539,17 @@ class Declared:
 
     @cached_property
     def parameters(self) -> dict[str, type[Given]]:
-        """Return the types of the parameters `query` and `body`, if there are any."""
-        hints = {"query": self._query or self.hint("query"), "body": self.hint("body")}
-        return {name: hint for name, hint in hints.items() if hint}
+        """Return the types of the parameters `query` and `body`, if the method has them."""
+        return {name: hint for name in ("query", "body") if (hint := self.hint(name))}
+
+    @property
+    def query(self) -> dict[str, Schema]:
+        """Return the schemas of the parameters by name; those of a required one say so."""
+        if known := self.parameters.get("query"):
+            schema = object_schema(known)
+            required = {name: {"required": True} for name in schema.get("required", ())}
+            return {k: {**v, **required.get(k, {})} for k, v in schema["properties"].items()}
+        return self._query
 
     def keyed(self) -> dict[str, Declared]:
         """Return this route by the keys of its paths."""
@@ -553,16 +564,18 @@ class Declared:
 
     @property
     def doc(self) -> Doc:
-        return Doc(**{**self._of_function(), **self._doc}) if self.function else Doc(**self._doc)
+        first, *others = self._name.split("_")
+        name = first + "".join(map(str.title, others))
+        return Doc(**{"name": name, **self._of_function(), **self._doc})
 
     def _of_function(self) -> dict[str, Any]:
-        first, *others = self.function.__name__.split("_")
+        if self.function is None:
+            return {}
         summary = self.function.__doc__.partition("\n")[0].rstrip(".").removeprefix("Return ")
         body, answer = self.parameters.get("body"), self.hint("return")
         return {
             "summary": summary[0].lower() + summary[1:],
-            "name": first + "".join(map(str.title, others)),
-            "body": ((JSON, ref(body.schema_name)),) if body else (),
+            "body": json_of(body.schema_name) if body else (),
             "optional": body is not None and not object_schema(body).get("required"),
             "answers": () if answer is Answer else ((JSON, schema_of(answer)),),
         }
@@ -580,11 +593,12 @@ class Routes:
     guard: Guard
     feeds: FeedNames
 
-    def __init_subclass__(cls, *, function: str, error: type[Rejected]) -> None:
+    def __init_subclass__(cls, *, function: str, error: type[Rejected] = Rejected) -> None:
         cls.function, cls.error = function, error
         cls.declared = {}
         for each in vars(cls).values():
-            if isinstance(found := getattr(each, "declared", None), Declared):
+            found = getattr(each, "declared", each)
+            if isinstance(found, Declared):
                 cls.declared |= found.keyed()
 
     def __call__(self, request: Request) -> Answer:
