@@ -4,7 +4,8 @@ A route is a method of a subclass of `Routes`, with a decorator such as `@get`. 
 the table of routes, the check of the credential, the decoding of a request, its errors and the
 description in `/openapi.json` come from the declaration (docs/RECIPES.md).
 
-Parameters, bodies and responses are subclasses of `Fields`, which are dataclasses. The type of a
+Parameters, bodies and responses are subclasses of `Fields`. They look like dataclasses but are not,
+because creating 60 dataclasses would take a function 50 ms at its start. The type of a
 field determines its schema. A field of a request is parsed by the `Kind` in its type, which also
 has the rule for errors. Fields are checked in the order in which they are declared.
 """
@@ -14,11 +15,19 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence  # the types of declared fields
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, dataclass_transform
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Self,
+    dataclass_transform,
+)
 
 from tidings.core.auth.guard import ADMIN, Need
 from tidings.core.errors import Rejected, parse_integer
@@ -27,7 +36,7 @@ from tidings.http.answers import json_answer
 from tidings.http.request import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, KeysView
 
     from tidings.core.auth.guard import Allowed, Credential, Guard
     from tidings.core.model.feeds import FeedNames
@@ -150,7 +159,7 @@ class Fields:
     """
 
     schema_name: ClassVar[str]
-    known: ClassVar[dict[str, tuple[Field[Any], Any]]]
+    known: ClassVar[dict[str, Field]]
     example: ClassVar[Any]
     is_partial: ClassVar[bool]
     first: ClassVar[Sequence[str]]
@@ -166,12 +175,11 @@ class Fields:
         cls.schema_name = cls.__name__ if name is None else name
         cls.example, cls.is_partial, cls.first = example, is_partial, first
         if is_partial:
-            inherited = typing.get_type_hints(cls.__base__, include_extras=True)
-            for each in fields(cls.__base__):  # type: ignore[arg-type]
-                if each.name not in cls.__annotations__:
-                    cls.__annotations__[each.name] = inherited[each.name]
-                    setattr(cls, each.name, UNSET)
-        dataclass(frozen=True, kw_only=True)(cls)
+            for inherited in _names(cls) - cls.__annotations__.keys():
+                setattr(cls, inherited, UNSET)
+
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)  # the others are attributes of the class, their defaults
 
     @classmethod
     def copy_of(cls, source: object, **others: Any) -> Self:
@@ -179,16 +187,16 @@ class Fields:
 
         A field that neither of them has keeps its default.
         """
-        names = {each.name for each in fields(cls)} - others.keys()  # type: ignore[arg-type]
-        copied = {name: getattr(source, name) for name in names if hasattr(source, name)}
-        return cls(**copied, **others)
+        names = _names(cls) - others.keys()
+        return cls(
+            **{name: getattr(source, name) for name in names if hasattr(source, name)} | others
+        )
 
     def document(self) -> dict[str, Any]:
         """Return the fields that are set, as a JSON value."""
-        named = (
-            (name, getattr(self, each.name)) for name, (each, _) in _fields(type(self)).items()
-        )
-        return {name: _document(value) for name, value in named if value is not UNSET}
+        named = _fields(type(self)).items()
+        values = ((name, getattr(self, each.attribute)) for name, each in named)
+        return {name: _document(value) for name, value in values if value is not UNSET}
 
 
 class Given(Fields):
@@ -197,7 +205,7 @@ class Given(Fields):
     `sent` has the fields as they were sent, by name.
     """
 
-    sent: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    sent: ClassVar[Mapping[str, Any]]
 
     @classmethod
     def parse(cls, given: Mapping[str, Any], wrong: type[Rejected], word: str) -> Self:
@@ -213,22 +221,16 @@ class Given(Fields):
                 raise wrong(f"is not known here; {_known(known, word)}", field=name)
         values = {}
         for name in dict.fromkeys((*cls.first, *known)):
-            field, hint = known[name]
-            if name not in given and not _is_required(field):
+            field, value = known[name], given.get(name)
+            if name not in given and not field.is_required:
                 continue
-            kind, value = _kind(hint), given.get(name)
+            kind = _kind(field.hint)
             try:
-                values[field.name] = kind.parse(value, name) if kind else value
+                values[field.attribute] = kind.parse(value, name) if kind else value
             except ValueError as error:
                 shown = value if kind is None or kind.shown else ""
                 raise wrong(str(error), field=name, value=shown) from None
-        made = cls(**values)
-        object.__setattr__(made, "sent", given)  # `made` is frozen
-        return made
-
-
-def _is_required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
+        return cls(**values, sent=given)
 
 
 class Nothing(Given, name=""):
@@ -249,19 +251,31 @@ def _known(names: Mapping[str, Any], word: str) -> str:
     return f"the known {word} are {', '.join(names)}"
 
 
-def _fields(of: type[Fields]) -> dict[str, tuple[Field[Any], Any]]:
-    """Return the fields of a class by name, each with its type; inherited fields are the last.
+class Field(NamedTuple):
+    """A field: its attribute, its type, and whether it must be given."""
 
-    The field `from_` has the name `from`.
-    """
+    attribute: str
+    hint: Any
+    is_required: bool
+
+
+def _names(of: type[Fields]) -> KeysView[str]:
+    """Return the attributes that are fields; inherited ones are the last."""
+    declaring = of.__mro__[: of.__mro__.index(Given if issubclass(of, Given) else Fields)]
+    return {
+        name: None for each in declaring for name in vars(each).get("__annotations__", ())
+    }.keys()
+
+
+def _fields(of: type[Fields]) -> dict[str, Field]:
+    """Return the fields of a class by name. The attribute `from_` has the name `from`."""
     if "known" not in vars(of):
         hints = typing.get_type_hints(of, include_extras=True)
-        if issubclass(of, Given):
-            hints = {name: _given(hint) for name, hint in hints.items()}
-        by_name = {each.name: each for each in fields(of)}  # type: ignore[arg-type]
-        names = (name for kind in of.__mro__ for name in vars(kind).get("__annotations__", ()))
-        ordered = (name for name in dict.fromkeys(names) if name in by_name)
-        of.known = {name.rstrip("_"): (by_name[name], hints[name]) for name in ordered}
+        adapted = _given if issubclass(of, Given) else lambda hint: hint
+        of.known = {
+            name.rstrip("_"): Field(name, adapted(hints[name]), not hasattr(of, name))
+            for name in _names(of)
+        }
     return of.known
 
 
@@ -354,11 +368,11 @@ def object_schema(of: type[Fields]) -> Schema:
     A response may have more, because later releases may add some.
     """
     known = _fields(of)
-    required = [name for name, (field, _) in known.items() if _is_required(field)]
+    required = [name for name, field in known.items() if field.is_required]
     return {
         "type": "object",
         **({"required": required} if required else {}),
-        "properties": {name: schema_of(hint) for name, (_, hint) in known.items()},
+        "properties": {name: schema_of(field.hint) for name, field in known.items()},
         **({"additionalProperties": False} if issubclass(of, Given) else {}),
         **({"examples": [example_of(of)]} if of.schema_name else {}),
     }
@@ -389,14 +403,14 @@ def example_of(hint: Any) -> Any:
 
 def _example_object(of: type[Fields]) -> dict[str, Any]:
     known = _fields(of).items()
-    shown = {name: example_of(each) for name, (field, each) in known if _is_shown(field, each)}
+    shown = {name: example_of(field.hint) for name, field in known if _is_shown(field)}
     return {**example_of(of.__base__), **shown} if of.is_partial else shown
 
 
-def _is_shown(field: Field[Any], hint: Any) -> bool:
-    members = (hint, *typing.get_args(hint))
+def _is_shown(field: Field) -> bool:
+    members = (field.hint, *typing.get_args(field.hint))
     extras = (each for member in members for each in _extras(member))
-    return _is_required(field) or any(isinstance(each, Example) for each in extras)
+    return field.is_required or any(isinstance(each, Example) for each in extras)
 
 
 def declared_types(hint: Any) -> Iterator[type[Fields]]:
@@ -404,8 +418,8 @@ def declared_types(hint: Any) -> Iterator[type[Fields]]:
     if isinstance(hint, type) and issubclass(hint, Fields):
         if hint.schema_name:
             yield hint
-        for _, each in _fields(hint).values():
-            yield from declared_types(each)
+        for field in _fields(hint).values():
+            yield from declared_types(field.hint)
     for each in (getattr(hint, "__origin__", None), *typing.get_args(hint)):
         if each is not None and not isinstance(each, str):
             yield from declared_types(each)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from tidings.core import errors, limits
@@ -108,9 +108,9 @@ class AcknowledgementRequest(
 ):
     fence: Fence
     through: Annotated[AnyPlace, Example(EXAMPLE)] | None = None
-    ids: Annotated[list[Place], Kind(_IDS, _parse_places)] = field(default_factory=list)
+    ids: Annotated[Sequence[Place], Kind(_IDS, _parse_places)] = ()
     sending: AnyPlace | None = None
-    retried: Annotated[list[str], Kind(_IDS, _parse_ids)] = field(default_factory=list)
+    retried: Annotated[Sequence[str], Kind(_IDS, _parse_ids)] = ()
     written: Written | None = None
 
 
