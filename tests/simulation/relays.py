@@ -22,6 +22,7 @@ from tidings.core.errors import NothingDone, Unavailable
 from tidings.core.followers.follower import STATE
 from tidings.core.model import cursors
 from tidings.core.model.feeds import Retention
+from tidings.core.replication.admin import Action
 from tidings.core.replication.serve import ReplicationReader
 from tidings.core.replication.source import Role, Source
 from tidings.core.state.sums import SumReader
@@ -99,7 +100,7 @@ class Relays:
     def _act(self, chosen: Deployment, action: str) -> None:
         fields = {"to": "everything", "why": "a test"} if action == "reset" else {}
         try:
-            chosen.control.act(FEED, action, fields)
+            chosen.control.act(FEED, Action(action), fields)
         except NothingDone:
             return
         self.world.machine.note(chosen.name, action)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from tidings.core import errors, limits
 from tidings.core.auth import origins
 from tidings.core.auth.guard import Bounded, Role, password_role
-from tidings.core.replication.admin import Action
 from tidings.core.version import VERSION
 from tidings.http.request import InvalidEncoding, Overloaded, UnsupportedEncoding
 from tidings.http.route_docs import (
@@ -126,9 +125,6 @@ def described_paths() -> Iterator[_Path]:
             continue
         if below == route.path:
             yield _Path(route, route.path, route.need)
-        elif "/relay/" in below:
-            for action in Action:
-                yield _Path(route, below + action.value, route.need)
         else:
             for key, each in declared.items():
                 if each.action and key == f"{route.method} {below}{each.action}":

@@ -174,21 +174,6 @@ _MARKED = ((FORM, ref("HealthMark")),)
 _POSTING = (errors.InvalidOperation, errors.InvalidKey, errors.KeyReused)
 _CHAINED = (errors.Chained, errors.Yielded)
 _COPIED = (errors.InvalidPagesRequest, errors.InvalidFilter, errors.LeaveNotKept)
-_RELAYED = (errors.InvalidRelay, errors.NotChained, errors.NothingDone)
-
-
-def _relay(summary: str, name: str, body: str = "Nothing") -> Doc:
-    return Doc(
-        summary,
-        "16.11",
-        name,
-        body=_json(body),
-        optional=body in ("Nothing", "RelayPromotion"),
-        answers=_json("Relay"),
-        errors=(*_RELAYED, *((errors.IncompleteCopy,) if name == "promoteRelay" else ())),
-    )
-
-
 # The descriptions by method and path, without the part of the path that names a feed.
 DOCS: dict[str, Doc] = {
     "GET /changefeeds": Doc(
@@ -328,25 +313,6 @@ DOCS: dict[str, Doc] = {
         answers=_json("FeedRecord"),
         errors=(errors.FeedInUse,),
     ),
-    "GET /relays": Doc("all chained feeds", "16.11", "listRelays", answers=_json("Relays")),
-    "GET /relay": Doc("the status of a chained feed", "16.11", "getRelay", answers=_json("Relay")),
-    "PUT /relay/password": Doc(
-        "set the password for the upstream",
-        "16.11",
-        "setRelayPassword",
-        body=_json("RelayPassword"),
-        answers=_json("RelayPasswordSet"),
-        errors=(errors.InvalidRelay, errors.InvalidSetting, errors.NotChained),
-    ),
-    "POST /relay/pause": _relay("stop copying", "pauseRelay"),
-    "POST /relay/resume": _relay("continue to copy", "resumeRelay"),
-    "POST /relay/shutdown": _relay("stop copying, release the lease", "shutDownRelay"),
-    "POST /relay/start": _relay("copy again, from the checkpoint", "startRelay"),
-    "POST /relay/reset": _relay("copy again, from another position", "resetRelay", "RelayReset"),
-    "POST /relay/yield": _relay(
-        "refuse producers, because another feed continues the log", "yieldFeed", "RelayYield"
-    ),
-    "POST /relay/promote": _relay("accept producers from now on", "promoteRelay", "RelayPromotion"),
     "GET /health": Doc(
         "the health for load balancers",
         "9.6",

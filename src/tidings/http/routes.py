@@ -21,6 +21,7 @@ from tidings.core.auth.guard import (
 from tidings.core.websocket.session import Act
 from tidings.http.endpoints.consumers import ConsumerRouter
 from tidings.http.endpoints.hooks import WebhookRouter
+from tidings.http.endpoints.replication import ReplicaRouter
 from tidings.http.log_routes import LOG_ROUTES
 from tidings.http.wire import DEFAULT_PATH, HttpRoute, Routes
 
@@ -47,7 +48,7 @@ class SocketRoute:
 
 
 # The classes whose routes are declared.
-DECLARED: tuple[type[Routes], ...] = (*LOG_ROUTES, ConsumerRouter, WebhookRouter)
+DECLARED: tuple[type[Routes], ...] = (*LOG_ROUTES, ConsumerRouter, WebhookRouter, ReplicaRouter)
 
 HTTP_ROUTES = (
     HttpRoute("GET", "/changefeeds", "browse", PUBLIC),
@@ -71,10 +72,6 @@ HTTP_ROUTES = (
     HttpRoute("PUT", FEED, "amend", ADMIN),
     HttpRoute("GET", FEED, "amend", READ_ALL),
     HttpRoute("DELETE", FEED, "amend", ADMIN),
-    HttpRoute("GET", "/relays", "supervise", READ_ALL),
-    HttpRoute("GET", "/feeds/{feed}/relay", "supervise", READ_ALL),
-    HttpRoute("PUT", "/feeds/{feed}/relay/password", "supervise", ADMIN),
-    HttpRoute("POST", "/feeds/{feed}/relay/{action}", "supervise", ADMIN),
     HttpRoute("GET", "/health", "administer", PUBLIC),
     HttpRoute("PUT", "/health", "administer", ADMIN),
     HttpRoute("POST", "/health", "administer", ADMIN),

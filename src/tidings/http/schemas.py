@@ -398,32 +398,6 @@ _STATUS: Schema = {
     "problems": _TEXTS,
 }
 _READY = ("feeds", "head", "frontier", "floor", "followers", "source", "generation")
-_END = _or_null(record({"page": _INTEGER, "cursor": _ID, "time": _TIME}))
-_RELAY: Schema = {
-    "feed": _PLAIN,
-    "source": _PLAIN,
-    "role": _PLAIN,
-    "status": _PLAIN,
-    "floor": _INTEGER,
-    "head": _INTEGER,
-    "min": _END,
-    "max": _END,
-    "successor": _PLAIN,
-    "error": _PLAIN,
-    "cursor": _PLAIN,
-    "page": _INTEGER,
-    **dict.fromkeys(("lag_pages", "lag_ms"), _or_null(_INTEGER)),
-}
-_EXAMPLE_RELAY = {
-    "feed": EXAMPLE_FEED,
-    "source": "",
-    "role": "master",
-    "status": "master",
-    "floor": 1,
-    "head": 42,
-    "min": {"page": 1, "cursor": "6927c1d50000000001000000", "time": _EXAMPLE_TIME},
-    "max": {"page": 42, "cursor": EXAMPLE_END, "time": _EXAMPLE_TIME},
-}
 ITEM_KIND = request(
     {"resource": _TYPE, "subResources": list_of(_PARENT, limits.TAGS_MAX)},
     "resource",
@@ -766,33 +740,6 @@ SCHEMAS: dict[str, Schema] = {
         {"feeds": list_of(ref("FeedSummary")), "next": _or_null(_PLAIN)},
         example={"feeds": [_EXAMPLE_FEED_RECORD], "next": None},
     ),
-    "RelayReset": request(
-        {"to": {"anyOf": [one_of("everything", "latest"), _ID]}, "why": _WHY},
-        *("to", "why"),
-        example={"to": "latest", "why": "a copy is not needed"},
-        **_CLOSED,
-    ),
-    "RelayYield": request(
-        {"to": _TEXT}, "to", example={"to": "https://feed.example.com/"}, **_CLOSED
-    ),
-    "RelayPromotion": request({"why": _WHY}, example={"why": "the Region is lost"}, **_CLOSED),
-    "Nothing": {"type": "object", "examples": [{}]},
-    "RelayPassword": request(
-        {"password": {"type": "string", "maxLength": limits.PASSWORD_BYTES_MAX}},
-        "password",
-        example={"password": "correct horse"},
-        **_CLOSED,
-    ),
-    "RelayPasswordSet": record(
-        {"feed": _PLAIN, "password": one_of("set", "none")},
-        example={"feed": EXAMPLE_FEED, "password": "set"},
-    ),
-    "Relay": record(
-        _RELAY,
-        *("successor", "error", "cursor", "page", "lag_pages", "lag_ms"),
-        example=_EXAMPLE_RELAY,
-    ),
-    "Relays": record({"relays": list_of(ref("Relay"))}, example={"relays": [_EXAMPLE_RELAY]}),
     "ChangesConfiguration": request(
         {
             "minPurgeRecords": _or_null(_INTEGER),

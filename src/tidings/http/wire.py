@@ -233,8 +233,8 @@ class Given(Fields):
         return cls(**values, sent=given)
 
 
-class Nothing(Given, name=""):
-    """Parameters of a route that has none, and refuses all."""
+class Nothing(Given):
+    """The parameters or the body of a route that has none, and refuses all."""
 
 
 def _document(value: Any) -> Any:
@@ -246,6 +246,8 @@ def _document(value: Any) -> Any:
 
 
 def _known(names: Mapping[str, Any], word: str) -> str:
+    if not names:
+        return f"there are no {word}"
     if len(names) == 1:
         return f"the only {word.removesuffix('s')} is {next(iter(names))}"
     return f"the known {word} are {', '.join(names)}"
@@ -599,16 +601,25 @@ class Routes:
     """The routes of one capability, as methods; an instance is their endpoint.
 
     *function* is the Lambda function that serves them, and *error* the class of errors in fields.
+    An unknown action in a path is *unknown_action*, by default *error*.
     """
 
     declared: ClassVar[dict[str, Declared]]
     function: ClassVar[str]
     error: ClassVar[type[Rejected]]
+    unknown_action: ClassVar[type[Rejected]]
     guard: Guard
     feeds: FeedNames
 
-    def __init_subclass__(cls, *, function: str, error: type[Rejected] = Rejected) -> None:
+    def __init_subclass__(
+        cls,
+        *,
+        function: str,
+        error: type[Rejected] = Rejected,
+        unknown_action: type[Rejected] | None = None,
+    ) -> None:
         cls.function, cls.error = function, error
+        cls.unknown_action = unknown_action or error
         cls.declared = {}
         for each in vars(cls).values():
             found = getattr(each, "declared", each)
@@ -642,8 +653,17 @@ class Routes:
         return [*dict.fromkeys(r for each in declared for r in each.http_routes(cls.function))]
 
     def find(self, request: Request) -> str:
-        """Return the key of the declared route for *request*."""
-        return request.route.replace(_ACTION, request.parameters.get("action", ""))
+        """Return the key of the declared route for *request*.
+
+        Raises:
+            `unknown_action`: no route has the action in the path.
+        """
+        action = request.parameters.get("action", "")
+        key = request.route.replace(_ACTION, action)
+        if key not in self.declared:
+            known = ", ".join(each.action for each in self.declared.values() if each.action)
+            raise self.unknown_action(f"must be one of {known}", field="action", value=action)
+        return key
 
     def admit(self, found: Declared, call: Call) -> Allowed:
         """Return the rights of the caller; raise if they are not sufficient for the route."""

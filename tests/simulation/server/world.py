@@ -40,6 +40,7 @@ from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, PresentedKey
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.model.feeds import PUSH, STATE
 from tidings.core.model.pages import Page
+from tidings.core.replication.admin import Action
 from tidings.core.state.sums import SumReader
 from tidings.http import settings
 from tidings.http.outbound import credentials, upstream, webhooks  # noqa: F401 (loaded before)
@@ -399,7 +400,7 @@ class World:
         assert copy.host is not None
         control, self.copy = copy.host.relay_control, None
         try:
-            await copy.run(asyncio.to_thread(control.act, FEED, "promote", {"why": "a test"}))
+            await copy.run(asyncio.to_thread(control.act, FEED, Action.PROMOTE, {"why": "a test"}))
             await copy.run(self._stop(copy))
         except TidingsError as error:  # such as a copy that has not read all rows
             self.machine.note("copy", "is not promoted", str(error))

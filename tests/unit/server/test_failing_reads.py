@@ -20,6 +20,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE
 from tidings.core.model.feeds import PUSH, STATE
 from tidings.core.model.pages import Page
+from tidings.core.replication.admin import Action
 from tidings.core.replication.relay import Relay
 from tidings.server import wakeups, writer
 from tidings.server.sqlite.log import SqliteLog, SqliteRelays
@@ -136,7 +137,7 @@ def test_a_read_that_fails_once_makes_no_promoted_feed_a_copy(
         nonlocal left
         async with hosted(tmp_path / "feed.db", TIDINGS_SOURCES=UPSTREAM) as (host, app):
             act = host.relay_control.act
-            await asyncio.to_thread(act, FEED, "promote", {"why": "a test"})
+            await asyncio.to_thread(act, FEED, Action.PROMOTE, {"why": "a test"})
             monkeypatch.setattr(SqliteRelays, "relay", fail)
             statuses = []
             for fails in (2, 1, 0):

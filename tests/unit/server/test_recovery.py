@@ -21,6 +21,7 @@ from tidings.core.followers.follower import ARCHIVE
 from tidings.core.followers.leases import Lease
 from tidings.core.model.feeds import PUSH, STATE
 from tidings.core.model.pages import Page
+from tidings.core.replication.admin import Action
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.server.host import Host
 from tidings.server.sqlite.database import Database
@@ -223,7 +224,7 @@ def test_a_copy_is_not_filled_until_it_is_promoted(tmp_path: Path) -> None:
     async def copying() -> list[int]:
         async with hosted(path, TIDINGS_SOURCES=UPSTREAM) as (host, _):
             control = host.relay_control
-            await asyncio.to_thread(control.act, FEED, "promote", {"why": "a test"})
+            await asyncio.to_thread(control.act, FEED, Action.PROMOTE, {"why": "a test"})
             return await asyncio.to_thread(_numbers, host)
 
     first, jumped = asyncio.run(copying())  # its master may have had more pages

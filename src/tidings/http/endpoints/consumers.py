@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tidings.core.consumers.log_view import Entry
     from tidings.core.consumers.service import Consumers, Lag, Session
     from tidings.core.model.feeds import FeedNames
-    from tidings.http.request import Request
     from tidings.http.wire import Declared
 
 STATES = ("working", "idle", "failed", "paused", "fell-off")
@@ -342,7 +341,9 @@ def _action(
 
 
 @dataclass(frozen=True)
-class ConsumerRouter(wire.Routes, function="consume", error=InvalidConsumer):
+class ConsumerRouter(
+    wire.Routes, function="consume", error=InvalidConsumer, unknown_action=UnknownAction
+):
     """The endpoint of the routes of named consumers and of the log.
 
     *webhooks* returns the names of the webhooks of a feed. The worker of a webhook's consumer is
@@ -492,15 +493,6 @@ class ConsumerRouter(wire.Routes, function="consume", error=InvalidConsumer):
         """Delete parked messages."""
         self.consumers.drop(call.feed, call.name, body.id, reason_of(call, body))
         return self.get_consumer(call)
-
-    def find(self, request: Request) -> str:
-        """Return the key of the declared route; raise `UnknownAction` if there is none."""
-        key = wire.Routes.find(self, request)
-        if key not in self.declared:
-            known = [each.action for each in self.declared.values() if each.action]
-            action = request.parameters.get("action", "")
-            raise UnknownAction(f"must be one of {', '.join(known)}", field="action", value=action)
-        return key
 
     def admit(self, found: Declared, call: Call) -> Allowed:
         is_hook = self.webhooks is not None and call.name in self.webhooks(call.feed)

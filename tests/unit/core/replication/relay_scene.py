@@ -14,7 +14,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import Place
 from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.pages import Page
-from tidings.core.replication.admin import RelayControl, ReplicaMonitor
+from tidings.core.replication.admin import Action, RelayControl, ReplicaMonitor
 from tidings.core.replication.bootstrap import Bootstrapper
 from tidings.core.replication.copies import CopiedLosses, Copies
 from tidings.core.replication.relay import Relay
@@ -186,7 +186,7 @@ class Node:
 
     def act(self, action: str, **fields: object) -> str:
         """Act on the feed as an operator; return its status after that."""
-        return str(self.control.act(FEED, action, fields)["status"])
+        return str(self.control.act(FEED, Action(action), fields)["status"])
 
     def run(self, **parts: Any) -> int:
         """Run the relay once, and then the follower `state`."""
