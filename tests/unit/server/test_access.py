@@ -37,7 +37,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def ask(server: Server, method: str, path: str, headers: Mapping[str, str] = {}) -> httpx.Response:
-    filled = path.format(feed="main", name="n", action="lease", id="1", part="id")
+    filled = path.format(feed="main", name="n", action="pause", id="1", part="id")
     more = {"content-type": "application/json", "accept": "text/event-stream", **headers}
     url = server.url.rstrip("/") + filled
     with httpx.stream(method, url, headers=more, timeout=PATIENCE_S) as answer:
