@@ -17,6 +17,7 @@ from tests.simulation.producer import TYPES
 from tests.simulation.sockets import Caller
 from tests.simulation.world import World
 from tidings.client.listener import MemoryBuffer
+from tidings.core.auth.guard import ALL
 from tidings.core.settings.values import Resource
 
 RATES: Final = {"dawdle": 0.05}  # a listener does something else for a while
@@ -91,9 +92,8 @@ class ListenerClient(Caller):
         answers: list[tuple[list[dict[str, Any]], str | None]] = []
 
         def browse(process: Process) -> None:
-            page = self.world.functions.services(process).change_feeds.objects(
-                FEED, self.kind, after, None
-            )
+            reader = self.world.functions.services(process).object_reader
+            page = reader.page(FEED, self.kind, after, ALL)
             answers.append(([json.loads(each) for each in page.objects], page.after))
 
         self.world.machine.start("browse", _BROWSE_TIMEOUT_S, browse)

@@ -33,9 +33,8 @@ from tidings.core.auth.keys import (
     bound_of,
     fresh,
 )
-from tidings.core.errors import InvalidSetting
 from tidings.core.model.feeds import HOST
-from tidings.http.endpoints.keys import key_document, parse_lifetime
+from tidings.http.endpoints.keys import KeyReport, parse_lifetime
 
 URL_HELP = f"Address of Tidings, to use its HTTP interface.  [env var: {URL_VARIABLE}]"
 HEADINGS = ("id", "state", "roles", "bound", "until", "rate", "by", "label")
@@ -95,9 +94,9 @@ class Duration(click.ParamType[int]):
         if isinstance(value, int):
             return value
         try:
-            return parse_lifetime(value, self._least_ms)
-        except InvalidSetting as error:
-            self.fail(f"{value!r} {error.rule}", param, ctx)
+            return parse_lifetime(value, least_ms=self._least_ms)
+        except ValueError as error:
+            self.fail(f"{value!r} {error}", param, ctx)
 
 
 json_option = click.option(
@@ -351,7 +350,7 @@ def _issuer(target: Target) -> KeyIssuer:
 
 
 def _document(target: Target, key: Key) -> dict[str, Any]:
-    return key_document(target.feed, key, now_ms())
+    return KeyReport.of(target.feed, key, now_ms()).document()
 
 
 def _new_document(target: Target, given: PresentedKey, made: Key) -> dict[str, Any]:

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from tidings.core.state.sums import SumReader
     from tidings.core.sync.apply import Corrector
     from tidings.core.tracing import Tracer
-    from tidings.core.triton.http import ChangeFeeds
+    from tidings.core.triton.objects import ObjectReader
     from tidings.core.websocket.connections import Lanes
     from tidings.core.websocket.push import Pusher
     from tidings.core.websocket.receive import Receiver
@@ -1042,12 +1042,17 @@ class Assembly:
         return Changes(proposer)
 
     def _browse(self) -> Endpoint:
-        from tidings.http.endpoints.browse import Resources
+        from tidings.http.endpoints.browse import FeedBrowser
         from tidings.http.router import by_path
-        from tidings.http.routes import CLIENTS, SUMS
 
-        below = {SUMS: self._sums, CLIENTS: self._clients}
-        return by_path(below, Resources(self.change_feeds))
+        browser = FeedBrowser(
+            guard=self.guard,
+            feeds=self.directory,
+            registry=self.stores.registry,
+            objects=self.object_reader,
+            sums=self.sum_reader,
+        )
+        return by_path({"/feeds/{feed}/clients": self._clients}, browser)
 
     def _clients(self) -> Endpoint:
         from tidings.http.endpoints.clients import FeedClients
@@ -1055,35 +1060,23 @@ class Assembly:
         return FeedClients(self.guard, self.directory, self.client_reporter)
 
     @cached_property
-    def change_feeds(self) -> ChangeFeeds:
-        from tidings.core.triton.http import ChangeFeeds
+    def object_reader(self) -> ObjectReader:
+        from tidings.core.triton.objects import ObjectReader
 
-        return ChangeFeeds(
-            registry=self.stores.registry,
-            states=self.stores.state,
-            guard=self.guard,
-            feeds=self.directory,
-            charges=self.charge_for,
-        )
-
-    def _sums(self) -> Endpoint:
-        from tidings.http.endpoints.browse import FeedSums
-
-        return FeedSums(self.sum_reader, self.guard, self.directory)
+        return ObjectReader(self.stores.state, self.charge_for)
 
     def _consume(self) -> Endpoint:
         from tidings.http.endpoints.consumers import ConsumerRouter
         from tidings.http.router import by_path
-        from tidings.http.routes import ACCESS, HISTORY, HOOKS, KEYS
 
         admin = self.webhook_admin
         webhooks = admin.registry.all if admin else None
         consumers = ConsumerRouter(self.consumers, self.guard, self.directory, webhooks)
         below = {
-            HOOKS: self._hooks,
-            KEYS: self._keys,
-            ACCESS: self._access,
-            HISTORY: self._history,
+            "/feeds/{feed}/hooks": self._hooks,
+            "/feeds/{feed}/keys": self._keys,
+            "/feeds/{feed}/access": self._reports,
+            "/feeds/{feed}/history": self._reports,
         }
         return by_path(below, consumers)
 
@@ -1092,15 +1085,10 @@ class Assembly:
 
         return WebhookRouter(self.consumers, self.guard, self.directory, self.webhook_admin)
 
-    def _access(self) -> Endpoint:
-        from tidings.http.endpoints.access import AccessReport
+    def _reports(self) -> Endpoint:
+        from tidings.http.endpoints.reports import FeedReports
 
-        return AccessReport(self.guard, self.directory)
-
-    def _history(self) -> Endpoint:
-        from tidings.http.endpoints.history import FeedHistory
-
-        return FeedHistory(self.guard, self.directory, self.history)
+        return FeedReports(self.guard, self.directory, self.history)
 
     def _keys(self) -> Endpoint:
         from tidings.core.auth.keys import KeyIssuer

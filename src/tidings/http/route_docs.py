@@ -8,23 +8,19 @@ from __future__ import annotations
 from tidings.core import errors, limits
 from tidings.core.model.envelopes import FORMATS
 from tidings.core.model.feeds import NAME
-from tidings.core.model.filters import FIELDS
 from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.http.endpoints.erasures import InvalidErasure, UnknownErasure
-from tidings.http.endpoints.history import NoHistory
 from tidings.http.routes import DECLARED
 from tidings.http.schemas import (
-    EVENTS,
     EXAMPLE_CURSOR,
     EXAMPLE_FEED,
     Schema,
-    list_of,
     ref,
 )
 from tidings.http.wire import Doc
 
 JSON, NDJSON, TEXT = "application/json", NDJSON_TYPE, "text/plain"
-STREAM, YAML = "text/event-stream", "application/yaml"
+YAML = "application/yaml"
 HTML = "text/html"
 FORM = "application/x-www-form-urlencoded"
 _INTEGER = {"type": "integer", "format": "int64", "minimum": 0}
@@ -33,7 +29,6 @@ _PLAIN = {"type": "string"}
 _SWITCH = {"type": "string", "enum": ["true", "false"]}
 _OPTIONAL = {"allowEmptyValue": True}  # an empty value is one that was not given
 _KEYED = ("Idempotency-Key",)
-_SELECTED = (*FIELDS, "share")
 
 # The tags, by chapter of docs/PROTOCOL.md. A longer number is a rule with a tag of its own.
 TAGS = {
@@ -84,19 +79,12 @@ def _json(name: str) -> tuple[tuple[str, Schema], ...]:
     return ((JSON, ref(name)),)
 
 
-_LIST = {"description": "values separated by commas, or a JSON array of strings"}
 REQUIRED = {"confirm", "through"}
-
-
-def _waiting(most_s: int) -> Schema:
-    rule = "seconds to wait if no entry is available"
-    return {**_INTEGER, "maximum": most_s, "description": rule}
 
 
 # The parameters by name: their schemas, with the keys `description` and `allowEmptyValue` of
 # parameters. The part after a colon distinguishes parameters of the same name.
 PARAMETERS: dict[str, Schema] = {
-    "types": {**_PLAIN, **_LIST},
     "limit:feeds": {
         "type": "integer",
         "minimum": 1,
@@ -104,9 +92,6 @@ PARAMETERS: dict[str, Schema] = {
         "description": "the maximum number of feeds",
     },
     "through": {**_INTEGER, "description": "the page up to which the state was complete"},
-    "type": {**_PLAIN, "description": "the type of the objects"},
-    "id": {**_PLAIN, "description": "the id of one object; it needs `type`"},
-    "after:objects": {**_PLAIN, "description": "the `next` of the previous page"},
     "after:feeds": {**_PLAIN, "description": "the `next` of the previous list"},
     "after:erasures": {
         **_ID,
@@ -118,7 +103,6 @@ PARAMETERS: dict[str, Schema] = {
     "force": {**_SWITCH, "description": "delete a feed that is in use"},
     "tables": {**_SWITCH, "description": "also delete its Iceberg tables"},
     "deleted": {**_SWITCH, "description": "also list deleted feeds"},
-    "host": {**_SWITCH, "description": "the keys of the host instead of the feed"},
     "up": {**_PLAIN, "description": "`true`, or another value for down", "examples": ["true"]},
     "Last-Event-ID": {
         **_PLAIN,
@@ -148,96 +132,12 @@ PARAMETERS: dict[str, Schema] = {
     },
 }
 
-_EVENT_SCHEMAS = [ref(name) for name in EVENTS.values()]
-_EVENT_LINE = (
-    f'{{"id":"{EXAMPLE_CURSOR}","event":"delete","data":{{"type":"order","id":"o-1024"}}}}\n'
-)
-_BLOCK = f'id: {EXAMPLE_CURSOR}\nevent: delete\ndata: {{"type":"order","id":"o-1024"}}\n\n'
-_OPERATION_LINE = '{"event":"insert","type":"order","id":"o-1024"}\n'
-_STREAMED = (
-    (
-        STREAM,
-        {
-            **_PLAIN,
-            "contentMediaType": STREAM,
-            "description": "blocks with an `id`, an `event` and one line of `data` (7.3)",
-            "examples": [_BLOCK],
-        },
-    ),
-    (NDJSON, _lines({"anyOf": _EVENT_SCHEMAS}, _EVENT_LINE)),
-)
-_PAGES_TEXT = _lines(
-    {"anyOf": [{"type": "object"}, list_of({})]}, '{"floor":1,"head":42,"pages":0}\n'
-)
 _CONFIGURED = ((YAML, ref("ChangesConfiguration")),)
 _MARKED = ((FORM, ref("HealthMark")),)
-_POSTING = (errors.InvalidOperation, errors.InvalidKey, errors.KeyReused)
 _CHAINED = (errors.Chained, errors.Yielded)
-_COPIED = (errors.InvalidPagesRequest, errors.InvalidFilter, errors.LeaveNotKept)
+
 # The descriptions by method and path, without the part of the path that names a feed.
 DOCS: dict[str, Doc] = {
-    "GET /changefeeds": Doc(
-        "the resources that listeners can register for",
-        "13.3",
-        "listResources",
-        answers=_json("Resources"),
-    ),
-    "GET /changefeeds/stats": Doc(
-        "the registered listeners", "13.3", "getListenerStats", answers=_json("ListenerStats")
-    ),
-    "GET /objects": Doc(
-        "the latest operation of each object",
-        "13.9",
-        "listObjects",
-        query=("type", "id", "after:objects"),
-        answers=_json("ObjectList"),
-        errors=(errors.InvalidCursor, errors.InvalidFilter),
-    ),
-    "GET /sums": Doc(
-        "the sums of the state, by bucket",
-        "20.3",
-        "getSums",
-        query=("types",),
-        answers=_json("Sums"),
-        errors=(errors.InvalidFilter,),
-    ),
-    "GET /access": Doc(
-        "the roles that the credential grants", "10.10", "getAccess", answers=_json("Access")
-    ),
-    "GET /clients": Doc("the connected clients", "9.11", "listClients", answers=_json("Clients")),
-    "GET /history": Doc(
-        "samples of the last hour",
-        "9.10",
-        "getHistory",
-        answers=_json("History"),
-        errors=(NoHistory,),
-    ),
-    "GET /keys": Doc(
-        "all keys, without their secrets",
-        "17.11",
-        "listKeys",
-        query=("host",),
-        answers=_json("Keys"),
-        errors=(errors.InvalidSetting,),
-    ),
-    "POST /keys": Doc(
-        "create a key",
-        "17.12",
-        "createKey",
-        query=("host",),
-        body=_json("KeyRequest"),
-        status=201,
-        answers=_json("CreatedKey"),
-        errors=(errors.InvalidSetting, errors.InvalidOperation),
-    ),
-    "POST /keys/{id}/revoke": Doc(
-        "revoke a key",
-        "17.11",
-        "revokeKey",
-        query=("host",),
-        answers=_json("Key"),
-        errors=(errors.InvalidSetting, errors.UnknownKey),
-    ),
     "POST /corrections": Doc(
         "apply corrections of a sync",
         "18",

@@ -16,22 +16,21 @@ from tidings.core.auth.guard import (
     PUBLIC,
     READ,
     READ_ALL,
-    REPLICATE,
 )
 from tidings.core.websocket.session import Act
+from tidings.http.endpoints.browse import FeedBrowser
+from tidings.http.endpoints.clients import FeedClients
 from tidings.http.endpoints.consumers import ConsumerRouter
 from tidings.http.endpoints.hooks import WebhookRouter
+from tidings.http.endpoints.keys import KeyRouter
 from tidings.http.endpoints.replication import ReplicaRouter
+from tidings.http.endpoints.reports import FeedReports
 from tidings.http.log_routes import LOG_ROUTES
 from tidings.http.wire import DEFAULT_PATH, HttpRoute, Routes
 
 STREAM = "/feeds/{feed}/v1/stream/{name}"
 FEEDS, FEED = "/feeds", "/feeds/{feed}"
 CORRECTIONS, ERASURES = "/feeds/{feed}/corrections", "/feeds/{feed}/erasures"
-ACCESS = "/feeds/{feed}/access"
-HOOKS, KEYS, SUMS = "/feeds/{feed}/hooks", "/feeds/{feed}/keys", "/feeds/{feed}/sums"
-
-HISTORY, CLIENTS = "/feeds/{feed}/history", "/feeds/{feed}/clients"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +47,18 @@ class SocketRoute:
 
 
 # The classes whose routes are declared.
-DECLARED: tuple[type[Routes], ...] = (*LOG_ROUTES, ConsumerRouter, WebhookRouter, ReplicaRouter)
+DECLARED: tuple[type[Routes], ...] = (
+    *LOG_ROUTES,
+    FeedBrowser,
+    FeedClients,
+    ConsumerRouter,
+    WebhookRouter,
+    KeyRouter,
+    ReplicaRouter,
+    FeedReports,
+)
 
 HTTP_ROUTES = (
-    HttpRoute("GET", "/changefeeds", "browse", PUBLIC),
-    HttpRoute("GET", "/changefeeds/stats", "browse", READ_ALL),
-    HttpRoute("GET", "/feeds/{feed}/changefeeds", "browse", PUBLIC),
-    HttpRoute("GET", "/feeds/{feed}/changefeeds/stats", "browse", READ_ALL),
-    HttpRoute("GET", "/feeds/{feed}/objects", "browse", READ),
-    HttpRoute("GET", SUMS, "browse", REPLICATE),
-    HttpRoute("GET", CLIENTS, "browse", READ_ALL),
-    HttpRoute("GET", ACCESS, "consume", PUBLIC),
-    HttpRoute("GET", HISTORY, "consume", READ_ALL),
-    HttpRoute("GET", KEYS, "consume", ADMIN),
-    HttpRoute("POST", KEYS, "consume", ADMIN),
-    HttpRoute("POST", KEYS + "/{id}/revoke", "consume", ADMIN),
     HttpRoute("POST", CORRECTIONS, "amend", ADMIN),
     HttpRoute("POST", CORRECTIONS + "/rows", "amend", READ_ALL),
     HttpRoute("POST", ERASURES, "amend", ERASE),

@@ -9,10 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.core import limits
-from tidings.core.maintenance.clients import TRANSPORTS
 from tidings.core.maintenance.status import COUNTERS, LAGGING, OK, STALLED, UNAVAILABLE
 from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, FORMATS, TIDINGS
-from tidings.core.model.feeds import NAME
 from tidings.core.model.filters import ERASURES, FIELDS
 from tidings.core.settings.profiles import COMPATS
 
@@ -86,7 +84,6 @@ def request(fields: Schema, *required: str, example: Any, **more: Any) -> Schema
 
 
 _CLOSED = {"additionalProperties": False}
-_NAME_PATTERN: Schema = {"type": "string", "pattern": f"^{NAME.pattern}$"}
 _PARENT = _text(1, limits.PARENT_BYTES_MAX)
 _TYPE, _OBJECT_ID = _text(1, limits.TYPE_BYTES_MAX), _text(1, limits.ID_BYTES_MAX)
 _WHY = _text(1, limits.WHY_CHARS_MAX)
@@ -248,7 +245,7 @@ def schema_document(name: str) -> Schema | None:
 
 _DURATION = {"anyOf": [_PLAIN, {"type": "null"}, {"type": "integer", "const": 0}]}
 
-# Feeds and keys.
+# Feeds.
 
 _SETTINGS: Schema = {
     "object_url": {"type": "string", "maxLength": limits.OBJECT_URL_CHARS_MAX},
@@ -298,44 +295,9 @@ _REMOVAL = record(
         "removed": {"type": "object", "additionalProperties": _INTEGER},
     }
 )
-_ROLES = list_of(one_of("read", "ingest", "consume", "erase", "admin"))
 
 # Erasures.
 
-_BOUND: Schema = {**list_of(_PARENT, limits.FILTER_VALUES_MAX), "minItems": 1}
-_KEY: Schema = {
-    "feed": _PLAIN,
-    "id": _PLAIN,
-    "state": one_of("holds", "expired", "revoked"),
-    "roles": _ROLES,
-    "types": _or_null(_TEXTS),
-    "parents": _or_null(_TEXTS),
-    "expires_at": _or_null(_TIME),
-    "rate": _or_null(_INTEGER),
-    "streams": _INTEGER,
-    "label": _PLAIN,
-    "made_at": _TIME,
-    "made_by": _PLAIN,
-    "revoked_at": _or_null(_TIME),
-    "successor": _or_null(_PLAIN),
-    "feeds": _or_null(_TEXTS),
-}
-_EXAMPLE_KEY = {
-    "feed": EXAMPLE_FEED,
-    "id": "3k2m9c0q8xw1",
-    "state": "holds",
-    "roles": ["read"],
-    "types": None,
-    "parents": ["customer/ann"],
-    "expires_at": None,
-    "rate": None,
-    "streams": limits.KEY_STREAMS,
-    "label": "the page of Ann",
-    "made_at": _EXAMPLE_TIME,
-    "made_by": "ann",
-    "revoked_at": None,
-    "successor": None,
-}
 _ERASURE: Schema = {
     "id": _ID,
     "object": record({"type": _PLAIN, "id": _or_null(_PLAIN)}),
@@ -516,152 +478,10 @@ SCHEMAS: dict[str, Schema] = {
         example={"changeKind": EXAMPLE_KIND, "changedResourceId": "vm-7"},
     ),
     "Items": {**list_of(ref("Item"), limits.REQUEST_OPERATIONS_MAX), "minItems": 1},
-    "Resource": record(
-        {"resource": _PLAIN, "subResources": _TEXTS, "bootstrapRoute": _PLAIN},
-        example={**EXAMPLE_KIND, "bootstrapRoute": "/vms"},
-    ),
-    "Resources": record(
-        {"resources": list_of(ref("Resource"))},
-        example={"resources": [{**EXAMPLE_KIND, "bootstrapRoute": "/vms"}]},
-    ),
-    "ListenerStats": record(
-        {
-            "listeners": _INTEGER,
-            "registrations": list_of(
-                record({"instance": _PLAIN, "service": {}, "changeKind": ITEM_KIND})
-            ),
-        },
-        example={
-            "listeners": 1,
-            "registrations": [{"instance": "i-1", "service": "dns", "changeKind": EXAMPLE_KIND}],
-        },
-    ),
     "ObjectList": record(
         {"objects": list_of(ref("FeedObject")), "next": _or_null(_PLAIN)},
         example={"objects": [EXAMPLE_OBJECT], "next": None},
     ),
-    "Sums": record(
-        {
-            "page": _INTEGER,
-            "sums": {
-                **list_of(_or_null({"type": "string", "pattern": "^[0-9a-f]{16}$"})),
-                "minItems": limits.BUCKETS,
-                "maxItems": limits.BUCKETS,
-            },
-        },
-        example={
-            "page": 42,
-            "sums": ["d0e5e1accc0c818a", *["0000000000000000"] * (limits.BUCKETS - 1)],
-        },
-    ),
-    "Clients": record(
-        {
-            "total": _INTEGER,
-            "head": _INTEGER,
-            "clients": list_of(
-                record(
-                    {
-                        "transport": one_of(*TRANSPORTS),
-                        "since": _or_null(_TIME),
-                        "principal": _or_null(_PLAIN),
-                        "filter": {"type": "object"},
-                        "page": _or_null(_INTEGER),
-                        "lag_pages": _or_null(_INTEGER),
-                        "user_agent": _or_null(_PLAIN),
-                    }
-                ),
-                limits.CLIENTS_LISTED,
-            ),
-        },
-        example={
-            "total": 1,
-            "head": 42,
-            "clients": [
-                {
-                    "transport": "sse",
-                    "since": _EXAMPLE_TIME,
-                    "principal": "3k2m9c0q8xw1",
-                    "filter": {"types": ["order"]},
-                    "page": 40,
-                    "lag_pages": 2,
-                    "user_agent": "tidings-client/1.0",
-                }
-            ],
-        },
-    ),
-    "History": record(
-        {
-            "interval_ms": _INTEGER,
-            "samples": list_of(
-                record(
-                    {
-                        "ms": _MS,
-                        **dict.fromkeys(("operations", "events", "head"), _INTEGER),
-                        "lags": {"type": "object", "additionalProperties": _INTEGER},
-                    }
-                ),
-                limits.HISTORY_SAMPLES,
-            ),
-        },
-        example={
-            "interval_ms": limits.SWEEP_EVERY_MS,
-            "samples": [
-                {
-                    "ms": _EXAMPLE_MS,
-                    "operations": 120,
-                    "events": 240,
-                    "head": 42,
-                    "lags": {"push": 0, "state": 0, "consumer search": 3},
-                }
-            ],
-        },
-    ),
-    "Key": record(_KEY, "feeds", example=_EXAMPLE_KEY),
-    "KeyRequest": request(
-        {
-            "roles": {**_ROLES, "minItems": 1},
-            **dict.fromkeys(("types", "parents"), _BOUND),
-            "expires": {**_PLAIN, "description": "a duration in the format of Go, such as 24h"},
-            "rate": {**_INTEGER, "maximum": limits.KEY_RATE_MAX},
-            "streams": {**_INTEGER, "maximum": limits.KEY_STREAMS_MAX},
-            "label": _text(0, limits.KEY_LABEL_CHARS_MAX),
-            "feeds": {
-                **list_of(_NAME_PATTERN),
-                "minItems": 1,
-                "maxItems": limits.KEY_PREFIXES_MAX,
-                "description": "prefixes of names of feeds, for a key of the host",
-            },
-        },
-        "roles",
-        example={"roles": ["read"], "parents": ["customer/ann"], "expires": "24h"},
-        **_CLOSED,
-    ),
-    "CreatedKey": record(
-        {"key": {"type": "string", "pattern": "^tdk_[0-9a-z]{12}_[A-Za-z0-9_-]{32}$"}, **_KEY},
-        "feeds",
-        example={"key": f"tdk_3k2m9c0q8xw1_{'x' * 32}", **_EXAMPLE_KEY},
-    ),
-    "Access": record(
-        {
-            "principal": _or_null(_PLAIN),
-            "roles": list_of(
-                record(
-                    {
-                        "role": _ROLES["items"],
-                        "types": _or_null(_TEXTS),
-                        "parents": _or_null(_TEXTS),
-                        "ids": _or_null(_TEXTS),
-                    },
-                    "ids",
-                )
-            ),
-        },
-        example={
-            "principal": "3k2m9c0q8xw1",
-            "roles": [{"role": "read", "types": None, "parents": ["customer/ann"]}],
-        },
-    ),
-    "Keys": record({"keys": list_of(ref("Key"))}, example={"keys": []}),
     "ObjectKeys": request(
         {
             "keys": {

@@ -155,7 +155,7 @@ class Fields:
     A subclass has the schema *name*, by default its own name; "" if the schema has none, and is
     repeated where it is used. *example* replaces the example that is made from the fields. With
     *is_partial*, it may lack any of the fields that it inherits. In a request, the fields *first*
-    are checked first.
+    are checked first, and with *is_open*, unknown fields are ignored.
     """
 
     schema_name: ClassVar[str]
@@ -163,6 +163,7 @@ class Fields:
     example: ClassVar[Any]
     is_partial: ClassVar[bool]
     first: ClassVar[Sequence[str]]
+    is_open: ClassVar[bool]
 
     def __init_subclass__(
         cls,
@@ -171,9 +172,11 @@ class Fields:
         example: Any = None,
         is_partial: bool = False,
         first: Sequence[str] = (),
+        is_open: bool = False,
     ) -> None:
         cls.schema_name = cls.__name__ if name is None else name
         cls.example, cls.is_partial, cls.first = example, is_partial, first
+        cls.is_open = is_open
         if is_partial:
             for inherited in _names(cls) - cls.__annotations__.keys():
                 setattr(cls, inherited, UNSET)
@@ -215,7 +218,7 @@ class Given(Fields):
             *wrong*: a field is unknown, is missing, or breaks its rule.
         """
         known = _fields(cls)
-        for name in given:
+        for name in () if cls.is_open else given:
             if name not in known:
                 # Omit the value, which may be a secret.
                 raise wrong(f"is not known here; {_known(known, word)}", field=name)

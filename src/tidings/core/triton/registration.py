@@ -36,9 +36,6 @@ class Kind:
     resource: str
     subs: tuple[str, ...]
 
-    def document(self) -> dict[str, object]:
-        return {"resource": self.resource, "subResources": list(self.subs)}
-
 
 @dataclass(frozen=True, slots=True)
 class Listener:
@@ -68,13 +65,6 @@ class Registered:
     instance: str
     service: str
     kind: Kind
-
-    def document(self) -> dict[str, object]:
-        return {
-            "instance": self.instance,
-            "service": json.loads(self.service) if self.service else None,
-            "changeKind": self.kind.document(),
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,46 +1,65 @@
-"""Serve `GET /feeds/{feed}/clients`: the connected clients of a feed (PROTOCOL 9.11)."""
+"""The route that lists the connected clients of a feed (PROTOCOL 9.11)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Self
 
+from tidings.core import limits
+from tidings.core.auth.guard import READ_ALL
+from tidings.core.errors import Rejected
+from tidings.core.maintenance.clients import TRANSPORTS
 from tidings.core.model.timestamps import from_ms
-from tidings.http.answers import json_answer
-from tidings.http.endpoints.consumers import filter_document
-from tidings.http.routes import NEEDS
+from tidings.http import wire
+from tidings.http.endpoints.consumers import FilterFields, filter_document
+from tidings.http.wire import Call, Example, Fields, Time
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
     from tidings.core.maintenance.clients import Client, ClientReporter
     from tidings.core.model.feeds import FeedNames
-    from tidings.http.request import Answer, Request
 
 
-@dataclass(frozen=True, slots=True)
-class FeedClients:
+class ClientReport(Fields, name=""):
+    """A client, with the number of pages between it and the head of the feed."""
+
+    transport: Annotated[str, wire.one_of(*TRANSPORTS)]
+    since: Annotated[Time | None, Example(wire.EXAMPLE_TIME)]
+    principal: Annotated[str | None, Example("3k2m9c0q8xw1")]
+    filter: FilterFields
+    page: Annotated[int | None, Example(40)]
+    lag_pages: Annotated[int | None, Example(2)]
+    user_agent: Annotated[str | None, Example("tidings-client/1.0")]
+
+    @classmethod
+    def of(cls, client: Client, head: int) -> Self:
+        return cls.copy_of(
+            client,
+            since=from_ms(client.since_ms) if client.since_ms else None,
+            principal=client.key or None,
+            filter=FilterFields(**filter_document(client.filter)),
+            lag_pages=None if client.page is None else max(0, head - client.page),
+            user_agent=client.user_agent or None,
+        )
+
+
+class ClientList(Fields, name="Clients"):
+    total: Annotated[int, Example(1)]
+    head: Annotated[int, Example(42)]
+    clients: Annotated[list[ClientReport], wire.most(limits.CLIENTS_LISTED)]
+
+
+@dataclass(frozen=True)
+class FeedClients(wire.Routes, function="browse", error=Rejected):
     """The endpoint of the connected clients of a feed."""
 
     guard: Guard
     feeds: FeedNames
     reporter: ClientReporter
 
-    def __call__(self, request: Request) -> Answer:
-        feed = self.feeds.key(request.feed)
-        NEEDS[request.route].admit(self.guard, feed, request.credential)
-        found = self.reporter.report(feed)
-        clients = [client_document(each, found.head) for each in found.clients]
-        return json_answer(200, {"total": found.total, "head": found.head, "clients": clients})
-
-
-def client_document(client: Client, head: int) -> dict[str, Any]:
-    """Return *client* with the number of pages between it and the *head* of the feed."""
-    return {
-        "transport": client.transport,
-        "since": from_ms(client.since_ms) if client.since_ms else None,
-        "principal": client.key or None,
-        "filter": filter_document(client.filter),
-        "page": client.page,
-        "lag_pages": None if client.page is None else max(0, head - client.page),
-        "user_agent": client.user_agent or None,
-    }
+    @wire.get("/feeds/{feed}/clients", READ_ALL, "9.11")
+    def list_clients(self, call: Call) -> ClientList:
+        """Return the connected clients."""
+        found = self.reporter.report(call.feed)
+        clients = [ClientReport.of(each, found.head) for each in found.clients]
+        return ClientList(total=found.total, head=found.head, clients=clients)

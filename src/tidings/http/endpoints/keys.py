@@ -2,33 +2,186 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from tidings.core import limits
-from tidings.core.auth.guard import Role
+from tidings.core.auth.guard import ADMIN, Role
 from tidings.core.auth.keys import Key, bound_of, covers, fresh, within
-from tidings.core.errors import InvalidSetting, UnknownKey
-from tidings.core.model.feeds import HOST, public_name
-from tidings.core.model.json_body import object_from
+from tidings.core.errors import InvalidOperation, InvalidSetting, UnknownKey
+from tidings.core.model.feeds import HOST, NAME, public_name
 from tidings.core.model.timestamps import from_ms
-from tidings.http.answers import json_answer
-from tidings.http.endpoints.erasures import caller
-from tidings.http.routes import NEEDS
+from tidings.http import wire
+from tidings.http.endpoints.reports import RoleName
+from tidings.http.wire import UNSET, Call, Example, Fields, Given, Kind, Time, Unset
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed, Guard
     from tidings.core.auth.keys import KeyIssuer
     from tidings.core.model.feeds import FeedNames
-    from tidings.http.request import Answer, Request
+    from tidings.http.wire import Declared
 
-_FIELDS = ("roles", "types", "parents", "expires", "rate", "streams", "label", "feeds")
+_KEYS = "/feeds/{feed}/keys"
 _NS_IN_MS = 1_000_000
+_ROLE = wire.schema_of(RoleName)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyRouter:
+def parse_lifetime(text: object, field: str = "expires", *, least_ms: int = 1) -> int:
+    """Return the milliseconds of a duration such as `24h`.
+
+    Raises:
+        ValueError: *text* is not a duration, or is shorter than *least_ms*.
+    """
+    from tidings.core.changeagent.config import parse_duration  # only few requests need this module
+
+    try:
+        ms = parse_duration(text) // _NS_IN_MS if isinstance(text, str) else -1
+    except ValueError:
+        ms = -1
+    if ms < least_ms:
+        raise ValueError("must be a duration such as 30m, 24h or 2160h")
+    return ms
+
+
+def _parse_texts(value: Any, field: str) -> Sequence[str]:
+    """Return a list; refuse an empty one, because types and parents would not restrict the key."""
+    is_list = isinstance(value, list) and all(isinstance(each, str) and each for each in value)
+    if not is_list or not value:
+        raise ValueError("must be a list of at least one non-empty string, or be left out")
+    return [*value]
+
+
+def _parse_roles(value: Any, field: str) -> frozenset[Role]:
+    """Return the roles; `validate_key` refuses a key that has none."""
+    known = [role.value for role in Role]
+    names = [] if value is None else _parse_texts(value, field)
+    for name in names:
+        if name not in known:
+            raise InvalidSetting(f"must be some of {', '.join(known)}", field=field, value=name)
+    return frozenset(map(Role, names))
+
+
+def _parse_number(value: Any, field: str) -> int:
+    if type(value) is not int:
+        raise ValueError("must be an integer")
+    return value
+
+
+def _parse_label(value: Any, field: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be a string")
+    return value
+
+
+def _texts(item: wire.Schema, most: int) -> Kind:
+    schema = {"type": "array", "items": item, "minItems": 1, "maxItems": most}
+    return Kind(schema, _parse_texts)
+
+
+def _at_most(most: int) -> Kind:
+    return Kind({**wire.INTEGER, "maximum": most}, _parse_number)
+
+
+Bound = Annotated[
+    Sequence[str],
+    _texts({**wire.TEXT, "maxLength": limits.PARENT_BYTES_MAX}, limits.FILTER_VALUES_MAX),
+]
+Prefixes = Annotated[
+    Sequence[str], _texts({**wire.PLAIN, "pattern": f"^{NAME.pattern}$"}, limits.KEY_PREFIXES_MAX)
+]
+
+
+class Scope(Given):
+    host: Annotated[wire.Switch, "the keys of the host instead of the feed"] = False
+
+    def of(self, call: Call) -> str:
+        """Return the feed of the keys, or the host."""
+        return HOST if self.host else call.feed
+
+
+class KeyRequest(Given, first=("expires",)):
+    roles: Annotated[
+        frozenset[Role],
+        Kind({"type": "array", "items": _ROLE, "minItems": 1}, _parse_roles),
+        Example(["read"]),
+    ]
+    types: Bound = ()
+    parents: Annotated[Bound, Example(["customer/ann"])] = ()
+    expires: Annotated[
+        int,
+        Kind(wire.PLAIN, parse_lifetime),
+        "a duration in the format of Go, such as 24h",
+        Example("24h"),
+    ] = 0
+    rate: Annotated[int, _at_most(limits.KEY_RATE_MAX)] = 0
+    streams: Annotated[int, _at_most(limits.KEY_STREAMS_MAX)] = 0
+    label: Annotated[
+        str,
+        Kind({**wire.PLAIN, "minLength": 0, "maxLength": limits.KEY_LABEL_CHARS_MAX}, _parse_label),
+    ] = ""
+    feeds: Annotated[Prefixes, "prefixes of names of feeds, for a key of the host"] = ()
+
+
+class KeyReport(Fields, name="Key"):
+    """All data of a key except data that would help to guess it."""
+
+    feed: Annotated[str, Example(wire.EXAMPLE_FEED)]
+    id: Annotated[str, Example("3k2m9c0q8xw1")]
+    state: Annotated[str, wire.one_of("holds", "expired", "revoked")]
+    roles: Annotated[list[RoleName], Example(["read"])]
+    types: list[str] | None
+    parents: Annotated[list[str] | None, Example(["customer/ann"])]
+    expires_at: Time | None
+    rate: int | None
+    streams: Annotated[int, Example(limits.KEY_STREAMS)]
+    label: Annotated[str, Example("the page of Ann")]
+    made_at: Time
+    made_by: Annotated[str, Example("ann")]
+    revoked_at: Time | None
+    successor: str | None
+    feeds: list[str] | Unset | None = UNSET
+
+    @classmethod
+    def of(cls, scope: str, stored: Key, now_ms: int, **others: str) -> Self:
+        values = {"types": None, "parents": None, **stored.bound.values()}
+        return cls.copy_of(
+            stored,
+            feed=public_name(scope),
+            state=key_state(stored, now_ms),
+            roles=sorted(role.value for role in stored.roles),
+            expires_at=from_ms(stored.expires_ms) if stored.expires_ms else None,
+            rate=stored.rate or None,
+            streams=stored.streams or limits.KEY_STREAMS,
+            made_at=from_ms(stored.made_ms),
+            revoked_at=from_ms(stored.revoked_ms) if stored.revoked_ms else None,
+            successor=stored.successor or None,
+            feeds=[*stored.feeds] or None if scope == HOST else UNSET,
+            **values,
+            **others,
+        )
+
+
+class CreatedKey(KeyReport):
+    key: Annotated[
+        str,
+        Kind({"type": "string", "pattern": "^tdk_[0-9a-z]{12}_[A-Za-z0-9_-]{32}$"}),
+        Example(f"tdk_3k2m9c0q8xw1_{'x' * 32}"),
+    ]
+
+
+class KeyList(Fields, name="Keys"):
+    keys: list[KeyReport]
+
+
+def key_state(key: Key, now_ms: int) -> str:
+    if key.revoked_ms:
+        return "revoked"
+    return "expired" if 0 < key.expires_ms <= now_ms else "holds"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyRouter(wire.Routes, function="consume", error=InvalidSetting):
     """The endpoint of the routes of keys.
 
     *new_key* returns the given number of random bytes. A caller creates only keys with at most its
@@ -40,42 +193,33 @@ class KeyRouter:
     feeds: FeedNames
     new_key: Callable[[int], bytes]
 
-    def __call__(self, request: Request) -> Answer:
-        """Answer a request.
+    @wire.get(_KEYS, ADMIN, "17.11", errors=(InvalidSetting,))
+    def list_keys(self, call: Call, query: Scope) -> KeyList:
+        """Return all keys, without their secrets."""
+        scope = query.of(call)
+        keys = (each for each in self.issuer.keys.keys(scope) if covers(call.allowed, scope, each))
+        return KeyList(keys=[KeyReport.of(scope, each, self.issuer.clock()) for each in keys])
 
-        Raises:
-            Rejected: access is denied, a field or a parameter breaks its rule, the key does not
-                exist, or it would have more rights than the caller.
-            Unavailable: the request may have been done.
-        """
-        feed, now_ms = self.feeds.key(request.feed), self.issuer.clock()
-        scope, allowed = self._admit(request, feed)
-        if "id" in request.parameters:
-            revoked = self._revoke(scope, allowed, request.parameters["id"])
-            return json_answer(200, key_document(scope, revoked, now_ms))
-        if request.route.startswith("POST"):
-            return self._create(request, scope, allowed)
-        keys = self.issuer.keys.keys(scope)
-        shown = [key_document(scope, key, now_ms) for key in keys if covers(allowed, scope, key)]
-        return json_answer(200, {"keys": shown})
+    @wire.post(_KEYS, ADMIN, "17.12", status=201, errors=(InvalidSetting, InvalidOperation))
+    def create_key(self, call: Call, query: Scope, body: KeyRequest) -> CreatedKey:
+        """Create a key."""
+        from tidings.http.endpoints.erasures import caller
 
-    def _admit(self, request: Request, feed: str) -> tuple[str, Allowed]:
-        """Return the feed of the keys, or the host with `host=true`, and the caller's rights."""
-        need, given = NEEDS[request.route], request.credential
-        assert need.role is not None
-        if request.query.get("host") == "true":
-            scope, allowed = HOST, self.guard.check_host(need.role, given, public_name(feed))
-        else:
-            scope, allowed = feed, need.admit(self.guard, feed, given)
-        _check_query(request.query)
-        return scope, allowed
-
-    def _create(self, request: Request, scope: str, allowed: Allowed) -> Answer:
-        given = request.credential
-        wanted = self._wanted(request, caller(allowed, given))
+        scope, allowed, given = query.of(call), call.allowed, call.credential
+        wanted = Key(
+            "",
+            "",
+            body.roles,
+            bound_of(body.types, body.parents),
+            expires_ms=self.issuer.clock() + body.expires if body.expires else 0,
+            rate=body.rate,
+            streams=body.streams,
+            label=body.label,
+            made_by=caller(allowed, given),
+            feeds=tuple(body.feeds),
+        )
         self.guard.require_protected(scope)
-        charged = replace(given, is_charged=True) if given else None
-        rights = self.guard.rights(scope, charged)
+        rights = self.guard.rights(scope, replace(given, is_charged=True) if given else None)
         if scope == HOST and allowed.feeds:  # too many revoked keys would end streams of others
             keys = {f"key {key.id}": key for key in self.issuer.keys.keys(scope) if key.feeds}
             first = _first(keys, wanted.made_by)
@@ -84,33 +228,21 @@ class KeyRouter:
                 raise InvalidSetting(rule, field="feeds")
         presented = fresh(self.new_key)
         made = self.issuer.create(scope, presented, within(wanted, allowed, rights, scope=scope))
-        shown = key_document(scope, made, self.issuer.clock())
-        return json_answer(201, {"key": presented.encode(), **shown})
+        return CreatedKey.of(scope, made, self.issuer.clock(), key=presented.encode())
 
-    def _wanted(self, request: Request, by: str) -> Key:
-        body = object_from(request.content(), InvalidSetting)
-        for name in body:
-            if name not in _FIELDS:
-                rule = f"is not known here; the known fields are {', '.join(_FIELDS)}"
-                raise InvalidSetting(rule, field=name)  # omit the value, which may be a secret
-        lifetime_ms = parse_lifetime(body["expires"]) if "expires" in body else 0
-        return Key(
-            "",
-            "",
-            frozenset(map(_role, _texts(body, "roles"))),
-            bound_of(*(_texts(body, field) for field in ("types", "parents"))),
-            expires_ms=self.issuer.clock() + lifetime_ms if lifetime_ms else 0,
-            rate=_number(body, "rate"),
-            streams=_number(body, "streams"),
-            label=_text(body, "label"),
-            made_by=by,
-            feeds=tuple(_texts(body, "feeds")),
-        )
+    @wire.post(_KEYS + "/{id}/revoke", ADMIN, "17.11", errors=(InvalidSetting, UnknownKey))
+    def revoke_key(self, call: Call, query: Scope) -> KeyReport:
+        """Revoke a key."""
+        scope = query.of(call)
+        if not covers(call.allowed, scope, self.issuer.find(scope, call.name)):
+            raise UnknownKey("is not the id of a key of your feeds", field="id", value=call.name)
+        revoked = self.issuer.revoke(scope, call.name)
+        return KeyReport.of(scope, revoked, self.issuer.clock())
 
-    def _revoke(self, scope: str, allowed: Allowed, name: str) -> Key:
-        if not covers(allowed, scope, self.issuer.find(scope, name)):
-            raise UnknownKey("is not the id of a key of your feeds", field="id", value=name)
-        return self.issuer.revoke(scope, name)
+    def admit(self, found: Declared, call: Call) -> Allowed:
+        if call.request.query.get("host") != "true" or found.need.role is None:
+            return wire.Routes.admit(self, found, call)
+        return self.guard.check_host(found.need.role, call.credential, public_name(call.feed))
 
 
 def _first(keys: Mapping[str, Key], name: str) -> str:
@@ -118,97 +250,3 @@ def _first(keys: Mapping[str, Key], name: str) -> str:
     while name in keys and ((by := keys[name].made_by) in keys or by.startswith("token ")):
         name = by
     return name
-
-
-def parse_lifetime(text: object, least_ms: int = 1) -> int:
-    """Return the milliseconds of a duration such as `24h`.
-
-    Raises:
-        InvalidSetting: *text* is not a duration, or is shorter than *least_ms*.
-    """
-    from tidings.core.changeagent.config import parse_duration  # only few requests need this module
-
-    try:
-        ms = parse_duration(text) // _NS_IN_MS if isinstance(text, str) else -1
-    except ValueError:
-        ms = -1
-    if ms < least_ms:
-        rule = "must be a duration such as 30m, 24h or 2160h"
-        raise InvalidSetting(rule, field="expires", value=text)
-    return ms
-
-
-def _check_query(query: Mapping[str, str]) -> None:
-    for name in query:
-        if name != "host":
-            raise InvalidSetting("is not known here; the known parameter is host", field=name)
-    if query.get("host", "false") not in ("true", "false"):
-        raise InvalidSetting("must be true or false", field="host", value=query["host"])
-
-
-def _role(text: str) -> Role:
-    try:
-        return Role(text)
-    except ValueError:
-        rule = f"must be some of {', '.join(role.value for role in Role)}"
-        raise InvalidSetting(rule, field="roles", value=text) from None
-
-
-def _texts(body: Mapping[str, Any], field: str) -> list[str]:
-    """Return a list; refuse an empty one, because types and parents would not restrict the key."""
-    if field not in body:
-        return []
-    value = body[field]
-    if not isinstance(value, list) or not value or not all(map(_is_text, value)):
-        rule = "must be a list of at least one non-empty string, or be left out"
-        raise InvalidSetting(rule, field=field, value=value)
-    return value
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-def _number(body: Mapping[str, Any], field: str) -> int:
-    value = body.get(field, 0)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidSetting("must be an integer", field=field, value=value)
-    return value
-
-
-def _text(body: Mapping[str, Any], field: str) -> str:
-    value = body.get(field, "")
-    if not isinstance(value, str):
-        raise InvalidSetting("must be a string", field=field, value=value)
-    return value
-
-
-def key_document(feed: str, key: Key, now_ms: int) -> dict[str, Any]:
-    """Return all data of *key* except data that would help to guess it."""
-    return {
-        "feed": public_name(feed),
-        "id": key.id,
-        "state": key_state(key, now_ms),
-        "roles": sorted(role.value for role in key.roles),
-        "types": _sorted(key.bound.types),
-        "parents": _sorted(key.bound.parents),
-        "expires_at": from_ms(key.expires_ms) if key.expires_ms else None,
-        "rate": key.rate or None,
-        "streams": key.streams or limits.KEY_STREAMS,
-        "label": key.label,
-        "made_at": from_ms(key.made_ms),
-        "made_by": key.made_by,
-        "revoked_at": from_ms(key.revoked_ms) if key.revoked_ms else None,
-        "successor": key.successor or None,
-        **({"feeds": [*key.feeds] or None} if feed == HOST else {}),
-    }
-
-
-def key_state(key: Key, now_ms: int) -> str:
-    if key.revoked_ms:
-        return "revoked"
-    return "expired" if 0 < key.expires_ms <= now_ms else "holds"
-
-
-def _sorted(values: frozenset[str] | None) -> list[str] | None:
-    return None if values is None else sorted(values)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.unit.core.following import caught_up, names
-from tests.unit.core.scene import FEED, FEEDS, Scene, op, shown
-from tidings.core.auth.guard import Allowed, Role
+from tests.unit.core.scene import FEED, Scene, op, shown
+from tidings.core.auth.guard import READ, Allowed, Role
 from tidings.core.auth.keys import PresentedKey
 from tidings.core.catchup.sse import Chunk
 from tidings.core.changeagent.list import Query
@@ -18,11 +18,10 @@ from tidings.core.errors import OutsideKey, UnknownChange
 from tidings.core.ingest.ingest import Request
 from tidings.core.model.cursors import START
 from tidings.core.model.events import Event
-from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.filters import EVERYTHING, Filter, parse, within
 from tidings.core.model.json_body import JSON_TYPE
 from tidings.core.settings.values import Resource
-from tidings.core.triton.http import ChangeFeeds
+from tidings.core.triton.objects import ObjectReader
 
 ANN, BOB = "user/ann", "user/bob"
 ANNS = Filter(parents=frozenset({ANN}))
@@ -118,13 +117,12 @@ class TestReading:
         given = scene.key(bound=ANNS)
         two(scene)
         scene.project()
-        feeds = ChangeFeeds(scene.registry, scene.state, scene.guard, FixedFeeds(FEEDS))
-        page = feeds.objects(FEED, "", "", shown(given))
+        objects = ObjectReader(scene.state)
+        allowed = READ.admit(scene.guard, FEED, shown(given))
+        page = objects.page(FEED, "", "", allowed)
         assert [json.loads(each)["id"] for each in page.objects] == ["a"]
         for name, count in (("a", 1), ("b", 0)):
-            assert len(feeds.one(FEED, "video", name, shown(given)).objects) == count
-        with pytest.raises(OutsideKey):
-            feeds.stats(FEED, shown(given))
+            assert len(objects.one(FEED, "video", name, allowed).objects) == count
 
     def test_a_listener_hears_of_the_whole_feed_or_nothing(self, scene: Scene) -> None:
         """The items name no parents, so a bounded key cannot register a listener, and the error

@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.core.auth.test_quotas import opened
-from tests.unit.core.scene import FEED, FEEDS, Scene, op, shown
+from tests.unit.core.scene import FEED, Scene, op, shown
 from tidings.core import limits
-from tidings.core.auth.guard import Role
+from tidings.core.auth.guard import READ, Role
 from tidings.core.auth.keys import PresentedKey
 from tidings.core.auth.quotas import RateLimiter
 from tidings.core.catchup.sse import Stream
 from tidings.core.changeagent.list import Query
 from tidings.core.errors import TooManyRequests
-from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.filters import Filter
-from tidings.core.triton.http import ChangeFeeds
+from tidings.core.triton.objects import ObjectReader
 from tidings.core.websocket.session import State
 
 RATE = 1
@@ -169,14 +168,13 @@ def test_who_leaves_is_let_go_whatever_the_rate(large: Scene) -> None:
 def test_a_page_of_objects_is_charged_behind_it(large: Scene) -> None:
     """The request that exceeds the rate is answered; later requests are refused until there is
     room."""
-    stores = large.registry, large.state, large.guard, FixedFeeds(FEEDS)
-    feeds, given = ChangeFeeds(*stores, large.meter.charge_for), shown(key(large))
-    assert feeds.objects(FEED, "", "", given).objects == []
+    objects, given = ObjectReader(large.state, large.meter.charge_for), shown(key(large))
+    assert objects.page(FEED, "", "", READ.admit(large.guard, FEED, given)).objects == []
     for _ in range(STATE // WINDOW):
         with pytest.raises(TooManyRequests):
-            feeds.objects(FEED, "", "", given)
+            READ.admit(large.guard, FEED, given)
         large.now_ms += limits.KEY_WINDOW_MS
-    feeds.objects(FEED, "", "", given)
+    READ.admit(large.guard, FEED, given)
 
 
 def test_a_list_says_what_was_read_for_it(large: Scene) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tidings.core.errors import InvalidRegistration
 from tidings.core.settings.values import Resource
 from tidings.core.triton.registration import V1, V2, Kind, Listener, Registered, looks_like, parse
+from tidings.http.endpoints.browse import Registration
 
 VM = {"vm": Resource("vm", ("nic",), "/vms")}
 KIND = {"resource": "vm", "subResources": ["nic"]}
@@ -63,5 +64,6 @@ def test_a_service_is_shown_as_it_was_said(service: object) -> None:
     """It is not validated; only people read it."""
     text = json.dumps({"instance": "", "service": service, "changeKind": KIND})
     listener = parse(text, Listener(V1, "main"), VM).listener
-    shown = Registered("c", listener.instance, listener.service, Kind("vm", ("nic",))).document()
+    registered = Registered("c", listener.instance, listener.service, Kind("vm", ("nic",)))
+    shown = Registration.of(registered).document()
     assert shown == {"instance": "", "service": service, "changeKind": KIND}

@@ -1,7 +1,7 @@
-"""Answer HTTP requests for the resources, registrations and objects of a feed.
+"""Read the latest operation of each object, page by page.
 
-Listeners (clients of Triton's protocol) send these requests. A listener requests the objects, page
-by page, if the service that publishes the items has no bootstrap route of its own.
+A listener (a client of Triton's protocol) requests the objects if the service that publishes the
+items has no bootstrap route of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.auth.guard import READ, READ_ALL
 from tidings.core.auth.quotas import free
 from tidings.core.errors import InvalidCursor, InvalidFilter
 from tidings.core.model.filters import EVERYTHING, Filter
@@ -27,11 +26,9 @@ from tidings.core.model.operations import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidings.core.auth.guard import Credential, Guard
+    from tidings.core.auth.guard import Allowed
     from tidings.core.auth.quotas import Charges
-    from tidings.core.model.feeds import FeedNames
     from tidings.core.state.rows import StateStore
-    from tidings.core.triton.registration import Registry
 
 _AFTER = re.compile(r"([0-9]{1,3})/(.*)", re.DOTALL | re.ASCII)
 
@@ -77,52 +74,19 @@ class ObjectPage:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeFeeds:
-    registry: Registry
+class ObjectReader:
     states: StateStore
-    guard: Guard
-    feeds: FeedNames
     charges: Charges = free
 
-    def resources(self, name: str) -> dict[str, object]:
-        """Return the resources that a listener may register for.
-
-        The resources are not secret, so no password is needed.
-        """
-        resources = self.guard.profiles.profile(self.feeds.key(name)).resources
-        return {"resources": [resource.document() for resource in resources]}
-
-    def stats(self, name: str, given: Credential | None) -> dict[str, object]:
-        """Return the current registrations.
-
-        A listener that registered for several resources counts as one listener, but `registrations`
-        has an entry for each resource.
-
-        Raises:
-            InvalidFeed, UnknownFeed: see `FeedNames.key`.
-            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: no access to registrations.
-        """
-        feed = self.feeds.key(name)
-        READ_ALL.admit(self.guard, feed, given)
-        entries = self.registry.registered(feed)
-        return {
-            "listeners": len({entry.connection_id for entry in entries}),
-            "registrations": [entry.document() for entry in entries],
-        }
-
-    def objects(self, name: str, kind: str, after: str, given: Credential | None) -> ObjectPage:
+    def page(self, feed: str, kind: str, after: str, allowed: Allowed) -> ObjectPage:
         """Return a page of the objects of the type *kind*, or of all types if *kind* is empty.
 
         *after* is `ObjectPage.after` of the previous page, or empty for the first page. A page may
         have few or no objects even if it is not the last page, because its reads are limited.
 
         Raises:
-            InvalidFeed, UnknownFeed: see `FeedNames.key`.
-            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: no access to objects.
             InvalidCursor: *after* was not returned with a page.
         """
-        feed = self.feeds.key(name)
-        allowed = READ.admit(self.guard, feed, given)
         wanted = allowed.narrow(Filter(frozenset((kind,))) if kind else EVERYTHING)
         page, reads = ObjectPage(), 0
         # The next page continues at *shown*, which names no object outside the bound of the key.
@@ -142,21 +106,17 @@ class ChangeFeeds:
         page.after = None if shown[0] == limits.BUCKETS else f"{shown[0]}/{shown[1]}"
         return page
 
-    def one(self, name: str, kind: str, object_id: str, given: Credential | None) -> ObjectPage:
+    def one(self, feed: str, kind: str, object_id: str, allowed: Allowed) -> ObjectPage:
         """Return a page with the object of the type *kind* with this id, if the object exists.
 
         Raises:
-            InvalidFeed, UnknownFeed: see `FeedNames.key`.
-            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: no access to the object.
             InvalidFilter: *kind* is empty.
         """
-        feed = self.feeds.key(name)
-        bound = READ.admit(self.guard, feed, given).bound
         if not kind:
             raise InvalidFilter("must be given with an id", field="type", value=kind)
         page = ObjectPage()
         for row in self.states.find(feed, [f"{type_prefix(kind)}{object_id}"]):
-            if not row.deleted and bound.matches(parse_line(row.line)):
+            if not row.deleted and allowed.bound.matches(parse_line(row.line)):
                 page.add(row.line)
         return page
 

@@ -1,4 +1,4 @@
-"""The answers of a feed to listeners over HTTP."""
+"""The latest operation of each object, page by page."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.unit.core.scene import FEED, FEEDS, Scene, op
+from tests.unit.core.scene import FEED, Scene, op
 from tidings.core import limits
-from tidings.core.errors import InvalidCursor, InvalidFilter, UnknownFeed
-from tidings.core.model.feeds import FixedFeeds
-from tidings.core.triton.http import ChangeFeeds
+from tidings.core.auth.guard import ALL
+from tidings.core.errors import InvalidCursor, InvalidFilter
+from tidings.core.triton.objects import ObjectReader
 
 
-def feeds(scene: Scene) -> ChangeFeeds:
-    return ChangeFeeds(scene.registry, scene.state, scene.guard, FixedFeeds(FEEDS))
+def reader(scene: Scene) -> ObjectReader:
+    return ObjectReader(scene.state)
 
 
 def listed(scene: Scene, kind: str = "") -> list[str]:
@@ -22,7 +22,7 @@ def listed(scene: Scene, kind: str = "") -> list[str]:
     objects: list[str] = []
     after: str | None = ""
     while after is not None:
-        page = feeds(scene).objects(FEED, kind, after, None)
+        page = reader(scene).page(FEED, kind, after, ALL)
         objects += page.objects
         after = page.after
     return objects
@@ -55,7 +55,7 @@ def test_every_object_is_told_once(
 def test_a_place_is_one_that_was_given(scene: Scene, after: str) -> None:
     """Anything else is refused."""
     with pytest.raises(InvalidCursor):
-        feeds(scene).objects(FEED, "", after, None)
+        reader(scene).page(FEED, "", after, ALL)
 
 
 def test_one_object_is_told_by_its_id(scene: Scene) -> None:
@@ -64,13 +64,11 @@ def test_one_object_is_told_by_its_id(scene: Scene) -> None:
     """
     scene.post(op("a/1", type="v/m"), op("b", type="vm"), op("gone", "delete", type="vm"))
     scene.projected(op("b", type="vm", data=2))
-    changefeeds = feeds(scene)
-    assert changefeeds.one(FEED, "v/m", "a/1", None).after is None
-    assert len(changefeeds.objects(FEED, "", "", None).objects) == 2
-    assert '"data":2' in changefeeds.one(FEED, "vm", "b", None).objects[0]
-    assert changefeeds.one(FEED, "vm", "gone", None).objects == []
-    assert changefeeds.one(FEED, "v", "m/a/1", None).objects == []
+    objects = reader(scene)
+    assert objects.one(FEED, "v/m", "a/1", ALL).after is None
+    assert len(objects.page(FEED, "", "", ALL).objects) == 2
+    assert '"data":2' in objects.one(FEED, "vm", "b", ALL).objects[0]
+    assert objects.one(FEED, "vm", "gone", ALL).objects == []
+    assert objects.one(FEED, "v", "m/a/1", ALL).objects == []
     with pytest.raises(InvalidFilter, match="type"):
-        changefeeds.one(FEED, "", "b", None)
-    with pytest.raises(UnknownFeed):
-        changefeeds.one("none", "vm", "b", None)
+        objects.one(FEED, "", "b", ALL)
