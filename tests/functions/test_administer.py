@@ -31,16 +31,15 @@ def ask(
     """Return the answer to one request by the route that is *path*."""
     headers = {"host": "feed.example", "x-forwarded-proto": "https", "content-type": kind}
     headers |= basic(password, "ann") if password else {}
-    return handle(
-        event(
-            "http_get_status",
-            routeKey=f"{method} {path}",
-            headers=headers,
-            body=body,
-            pathParameters=parameters,
-        ),
-        None,
+    sent = event(
+        "http_get_status",
+        routeKey=f"{method} {path}",
+        headers=headers,
+        body=body,
+        pathParameters=parameters,
     )
+    sent["requestContext"]["http"] |= {"method": method, "path": path.format(**parameters)}
+    return handle(sent, None)
 
 
 def mark(up: str, password: str = "") -> int:

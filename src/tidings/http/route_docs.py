@@ -19,10 +19,8 @@ from tidings.http.schemas import (
 )
 from tidings.http.wire import Doc
 
-JSON, NDJSON, TEXT = "application/json", NDJSON_TYPE, "text/plain"
-YAML = "application/yaml"
+JSON, NDJSON = "application/json", NDJSON_TYPE
 HTML = "text/html"
-FORM = "application/x-www-form-urlencoded"
 _INTEGER = {"type": "integer", "format": "int64", "minimum": 0}
 _ID = {"type": "string", "pattern": "^[0-9a-f]{24}$"}
 _PLAIN = {"type": "string"}
@@ -103,7 +101,6 @@ PARAMETERS: dict[str, Schema] = {
     "force": {**_SWITCH, "description": "delete a feed that is in use"},
     "tables": {**_SWITCH, "description": "also delete its Iceberg tables"},
     "deleted": {**_SWITCH, "description": "also list deleted feeds"},
-    "up": {**_PLAIN, "description": "`true`, or another value for down", "examples": ["true"]},
     "Last-Event-ID": {
         **_PLAIN,
         "description": "the cursor (5): the id of the last event handled, `0` or `now`",
@@ -132,8 +129,6 @@ PARAMETERS: dict[str, Schema] = {
     },
 }
 
-_CONFIGURED = ((YAML, ref("ChangesConfiguration")),)
-_MARKED = ((FORM, ref("HealthMark")),)
 _CHAINED = (errors.Chained, errors.Yielded)
 
 # The descriptions by method and path, without the part of the path that names a feed.
@@ -212,94 +207,6 @@ DOCS: dict[str, Doc] = {
         more=(200,),
         answers=_json("FeedRecord"),
         errors=(errors.FeedInUse,),
-    ),
-    "GET /health": Doc(
-        "the health for load balancers",
-        "9.6",
-        "getHealth",
-        answer=TEXT,
-        others=((503, TEXT, _PLAIN),),
-    ),
-    **{
-        f"{method} /health": Doc(
-            "mark the deployment up or down",
-            "12.14",
-            f"{name}Health",
-            query=("up",),
-            body=_MARKED,
-            optional=True,
-            answer="",
-            error="HealthMarkError",
-        )
-        for method, name in (("PUT", "mark"), ("POST", "postMarkOf"))
-    },
-    "GET /config": Doc("the configuration", "12.10", "getConfiguration", answers=_CONFIGURED),
-    **{
-        f"{method} /config": Doc(
-            "replace the configuration",
-            "12.10",
-            f"{name}Configuration",
-            body=((YAML, {"anyOf": [ref("ChangesConfiguration"), {"type": "null"}]}),),
-            answers=_CONFIGURED,
-            empty=(415,),
-            errors=(errors.InvalidSetting,),
-        )
-        for method, name in (("PUT", "put"), ("POST", "post"))
-    },
-    "GET /cluster": Doc(
-        "the cluster, with its only member", "12.15", "getCluster", answers=_json("Cluster")
-    ),
-    "GET /cluster/members": Doc(
-        "the only member of the cluster", "12.15", "listMembers", answers=_json("Members")
-    ),
-    "PUT /cluster/members": Doc(
-        "rejected, because members are fixed",
-        "12.15",
-        "putMember",
-        status=501,
-        answers=_json("ChangesError"),
-    ),
-    "POST /cluster/members": Doc(
-        "rejected, because members are fixed",
-        "12.15",
-        "postMember",
-        status=501,
-        answers=_json("ChangesError"),
-    ),
-    "GET /cluster/members/{id}": Doc(
-        "the address of the only member",
-        "12.15",
-        "getMember",
-        answer=TEXT,
-        empty=(404,),
-        errors=(errors.InvalidChange, errors.UnknownChange),
-    ),
-    "DELETE /cluster/members/{id}": Doc(
-        "rejected, because members are fixed",
-        "12.15",
-        "deleteMember",
-        status=501,
-        answers=_json("ChangesError"),
-    ),
-    "GET /diagnostics": Doc(
-        "the machine of the process that answers",
-        "12.13",
-        "getDiagnostics",
-        answers=_json("Diagnostics"),
-    ),
-    "GET /diagnostics/{part}": Doc(
-        "a part of the diagnostics of the process that answers",
-        "12.13",
-        "getDiagnosticsPart",
-        answers=((JSON, ref("Diagnostics")), (TEXT, _PLAIN)),
-        errors=(errors.UnknownChange,),
-    ),
-    "GET /diagnostics/raft/{part}": Doc(
-        "a part of the state of the log",
-        "12.13",
-        "getRaftPart",
-        answer=TEXT,
-        errors=(errors.UnknownChange,),
     ),
 }
 

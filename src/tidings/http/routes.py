@@ -18,6 +18,7 @@ from tidings.core.auth.guard import (
     READ_ALL,
 )
 from tidings.core.websocket.session import Act
+from tidings.http.endpoints.admin import Administration
 from tidings.http.endpoints.browse import FeedBrowser
 from tidings.http.endpoints.clients import FeedClients
 from tidings.http.endpoints.consumers import ConsumerRouter
@@ -56,6 +57,7 @@ DECLARED: tuple[type[Routes], ...] = (
     KeyRouter,
     ReplicaRouter,
     FeedReports,
+    Administration,
 )
 
 HTTP_ROUTES = (
@@ -68,24 +70,6 @@ HTTP_ROUTES = (
     HttpRoute("PUT", FEED, "amend", ADMIN),
     HttpRoute("GET", FEED, "amend", READ_ALL),
     HttpRoute("DELETE", FEED, "amend", ADMIN),
-    HttpRoute("GET", "/health", "administer", PUBLIC),
-    HttpRoute("PUT", "/health", "administer", ADMIN),
-    HttpRoute("POST", "/health", "administer", ADMIN),
-    HttpRoute("GET", "/config", "administer", ADMIN),
-    HttpRoute("PUT", "/config", "administer", ADMIN),
-    HttpRoute("POST", "/config", "administer", ADMIN),
-    HttpRoute("GET", "/feeds/{feed}/config", "administer", ADMIN),
-    HttpRoute("PUT", "/feeds/{feed}/config", "administer", ADMIN),
-    HttpRoute("POST", "/feeds/{feed}/config", "administer", ADMIN),
-    HttpRoute("GET", "/cluster", "administer", READ_ALL),
-    HttpRoute("GET", "/cluster/members", "administer", READ_ALL),
-    HttpRoute("PUT", "/cluster/members", "administer", ADMIN),
-    HttpRoute("POST", "/cluster/members", "administer", ADMIN),
-    HttpRoute("GET", "/cluster/members/{id}", "administer", READ_ALL),
-    HttpRoute("DELETE", "/cluster/members/{id}", "administer", ADMIN),
-    HttpRoute("GET", "/diagnostics", "administer", READ_ALL),
-    HttpRoute("GET", "/diagnostics/{part}", "administer", READ_ALL),
-    HttpRoute("GET", "/diagnostics/raft/{part}", "administer", READ_ALL),
     *(route for each in DECLARED for route in each.http_routes()),
     HttpRoute("ANY", DEFAULT_PATH, "ingest", PUBLIC),  # requests that no other route matches
 )

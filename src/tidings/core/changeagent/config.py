@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from tidings.core.auth.guard import Role
+from tidings.core.auth.guard import ALL, Role
 from tidings.core.changeagent.documents import CONFIGURATION, DEPLOYMENT, HEALTH, OperatorDocument
 from tidings.core.changeagent.webhooks import (
     Hook,
@@ -28,7 +28,7 @@ from tidings.core.model.feeds import DEFAULT_FEED, HOST, Retention
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidings.core.auth.guard import Credential, Need
+    from tidings.core.auth.guard import Allowed, Credential, Need
     from tidings.core.changeagent.documents import OperatorDocuments
     from tidings.core.changeagent.users import UserAuthenticator
     from tidings.core.model.feeds import FeedNames
@@ -226,33 +226,23 @@ class Administrator:
     gate: UserAuthenticator
     feeds: FeedNames
 
-    def check(self, feed: str, need: Need, given: Credential | None) -> str:
-        """Return the key of *feed* if it exists and *given* has the permission for *need*.
-
-        Raises:
-            InvalidFeed, UnknownFeed: see `FeedNames.key`.
-            WrongUser, NoPasswordSet, WrongPassword, WrongKey, OutsideKey: see
-                `UserAuthenticator.check`.
-        """
-        name = self.feeds.key(feed)
-        self.gate.check(name, need, given)
-        return name
-
-    def check_health(self, need: Need, given: Credential | None) -> None:
+    def check_health(self, need: Need, given: Credential | None) -> Allowed:
         """Check that *given* may take the host out of service, and so all of its feeds.
 
         The permission *need* on the default feed is enough if the host has no other feed, or if it
         is open.
 
         Raises:
-            NoPasswordSet, WrongUser, WrongPassword, WrongKey, OutsideKey: see `check`.
+            NoPasswordSet, WrongUser, WrongPassword, WrongKey, OutsideKey: see
+                `UserAuthenticator.check`.
         """
         guard = self.gate.guard
         is_shared = not guard.open and any(key != DEFAULT_FEED for key in self.feeds.all_keys())
         if not (is_shared or guard.profiles.profile(HOST).is_protected):
-            self.check(DEFAULT_FEED, need, given)
-        elif guard.check_host(Role.ADMIN, given).feeds:
+            return self.gate.check(self.feeds.key(DEFAULT_FEED), need, given)
+        if guard.check_host(Role.ADMIN, given).feeds:
             raise OutsideKey("permits only some feeds, and this request concerns the host")
+        return ALL
 
     def is_up(self) -> bool:
         """Return True if load balancers should send traffic, or if the store does not answer."""

@@ -1,4 +1,4 @@
-"""Answer requests of operators for health, configuration, cluster and diagnostics.
+"""The routes of changeagent for operators: health, configuration, cluster and diagnostics.
 
 A managed service has no cluster, so responses about the cluster report a single member, which is
 the leader. Data about the machine describes only the process that serves the request.
@@ -18,28 +18,35 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import yaml
 
 from tidings.core import limits
+from tidings.core.auth.guard import ADMIN, ALL, PUBLIC, READ_ALL
 from tidings.core.changeagent.changes import number_of, place_of
 from tidings.core.changeagent.config import Administrator
 from tidings.core.changeagent.list import Lister, Query
 from tidings.core.errors import (
     STORAGE_DAMAGED,
+    InvalidChange,
     InvalidSetting,
     StorageFailed,
-    TidingsError,
     TooLarge,
+    UnknownChange,
 )
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.json_body import check_size
-from tidings.http.answers import changeagent_answer, changeagent_refusal
+from tidings.http import wire
+from tidings.http.answers import changeagent_answer
 from tidings.http.endpoints.producers import TEXT, YAML
-from tidings.http.request import Answer, Request, base_url, host_of
-from tidings.http.routes import NEEDS
+from tidings.http.request import Answer, base_url, host_of
+from tidings.http.wire import PLAIN, Call, json_of, ref
+
+if TYPE_CHECKING:
+    from tidings.core.auth.guard import Allowed
+    from tidings.http.wire import Declared
 
 MEMBER = "1"  # the id of the only member
 FORM = "application/x-www-form-urlencoded"
@@ -54,8 +61,27 @@ _YAML_SCALARS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool
 _YAML_PROBLEM_CHARS = 200
 
 
-class Administration:
-    """The endpoint of changeagent's routes for operators. It selects a method by the route key."""
+_HEALTH, _MEMBERS, _CONFIG = "/health", "/cluster/members", ("/config", "/feeds/{feed}/config")
+_CONFIGURED = ((YAML, ref("ChangesConfiguration")),)
+_REPLACED: dict[str, Any] = {
+    "body": ((YAML, {"anyOf": [ref("ChangesConfiguration"), {"type": "null"}]}),),
+    "answers": _CONFIGURED,
+    "empty": (415,),
+    "errors": (InvalidSetting,),
+}
+_UP_RULE = "`true`, or another value for down"
+_MARKED: dict[str, Any] = {
+    "query": {"up": {**PLAIN, "description": _UP_RULE, "examples": ["true"]}},
+    "body": ((FORM, ref("HealthMark")),),
+    "optional": True,
+    "answer": "",
+    "error": "HealthMarkError",
+}
+_REJECTED: dict[str, Any] = {"status": 501, "answers": json_of("ChangesError")}
+
+
+class Administration(wire.Routes, function="administer"):
+    """The endpoint of changeagent's routes for operators."""
 
     def __init__(
         self,
@@ -67,43 +93,24 @@ class Administration:
         storage: Callable[[], StorageFailed | None],
     ) -> None:
         self._administrator, self._lister, self._storage = administrator, lister, storage
-        self._stage, self._prefix = stage, prefix
-        self._answers: dict[str, Callable[[Request], Answer]] = {
-            "GET /health": self._health,
-            "PUT /health": self._mark,
-            "GET /config": self._config,
-            "PUT /config": self._configure,
-            "GET /cluster": self._cluster,
-            "GET /cluster/members": self._members,
-            "PUT /cluster/members": self._fixed,
-            "GET /cluster/members/{id}": self._member,
-            "DELETE /cluster/members/{id}": self._fixed,
-            "GET /diagnostics": self._diagnostics,
-            "GET /diagnostics/{part}": self._part,
-            "GET /diagnostics/raft/{part}": self._raft_part,
-        }
+        self._stage, self._prefix, self.feeds = stage, prefix, administrator.feeds
 
-    def __call__(self, request: Request) -> Answer:
-        key = request.route.replace("/feeds/{feed}", "").replace("POST ", "PUT ")
-        try:
-            return self._answers[key](request)
-        except TidingsError as error:
-            return changeagent_refusal(error)
+    @wire.get(_HEALTH, PUBLIC, "9.6", answer=TEXT, others=((503, TEXT, PLAIN),))
+    def get_health(self, call: Call) -> Answer:
+        """Return the health for load balancers.
 
-    def _check(self, request: Request) -> str:
-        need = NEEDS[request.route]
-        return self._administrator.check(request.feed, need, request.credential)
-
-    def _health(self, request: Request) -> Answer:
-        """Report health without a password, because load balancers have no password."""
+        No password is needed, because load balancers have none.
+        """
         problem = self._storage()
         if problem is not None and problem.code != STORAGE_DAMAGED:  # other data can be used
             return _text(str(problem), 503)
         up = self._administrator.is_up()
         return _text("ok") if up else _text("marked down", 503)
 
-    def _mark(self, request: Request) -> Answer:
-        self._administrator.check_health(NEEDS[request.route], request.credential)
+    @wire.put(_HEALTH, ADMIN, "12.14", **_MARKED)
+    def mark_health(self, call: Call) -> Answer:
+        """Mark the deployment up or down."""
+        request = call.request
         body = request.content()
         check_size(body)
         query = {"up": [request.query["up"]]} if request.query.get("up") else {}
@@ -115,48 +122,86 @@ class Administration:
         self._administrator.mark(up=_UP.get(given[0].lower(), False))
         return Answer(200)
 
-    def _config(self, request: Request) -> Answer:
-        feed = self._check(request)
-        return _yaml(self._administrator.configuration(feed).redacted_json())
+    @wire.post(_HEALTH, ADMIN, "12.14", **_MARKED)
+    def post_mark_of_health(self, call: Call) -> Answer:
+        """Mark the deployment up or down."""
+        return self.mark_health(call)
 
-    def _configure(self, request: Request) -> Answer:
-        feed = self._check(request)
-        if request.media_type not in YAML_TYPES:
+    @wire.get(_CONFIG, ADMIN, "12.10", answers=_CONFIGURED)
+    def get_configuration(self, call: Call) -> Answer:
+        """Return the configuration."""
+        return _yaml(self._administrator.configuration(call.feed).redacted_json())
+
+    @wire.put(_CONFIG, ADMIN, "12.10", **_REPLACED)
+    def put_configuration(self, call: Call) -> Answer:
+        """Replace the configuration."""
+        if call.request.media_type not in YAML_TYPES:
             return Answer(415)
-        document = read_yaml(request.content())
-        return _yaml(self._administrator.configure(feed, document).redacted_json())
+        document = read_yaml(call.request.content())
+        return _yaml(self._administrator.configure(call.feed, document).redacted_json())
 
-    def _cluster(self, request: Request) -> Answer:
-        self._check(request)
-        return changeagent_answer(
-            200, {"clusterId": self._stage, "members": {MEMBER: _address(request)}}
-        )
+    @wire.post(_CONFIG, ADMIN, "12.10", **_REPLACED)
+    def post_configuration(self, call: Call) -> Answer:
+        """Replace the configuration."""
+        return self.put_configuration(call)
 
-    def _members(self, request: Request) -> Answer:
-        self._check(request)
-        return changeagent_answer(200, {MEMBER: _address(request)})
+    @wire.get("/cluster", READ_ALL, "12.15", answers=json_of("Cluster"))
+    def get_cluster(self, call: Call) -> dict[str, Any]:
+        """Return the cluster, with its only member."""
+        return {"clusterId": self._stage, "members": self.list_members(call)}
 
-    def _member(self, request: Request) -> Answer:
-        self._check(request)
-        name = request.parameters["id"]
-        if not _NODE_ID.fullmatch(name):
-            return changeagent_answer(400, {"error": f"Invalid Node ID: {name[:64]}"})
-        return _text(_address(request)) if name == MEMBER else Answer(404)
+    @wire.get(_MEMBERS, READ_ALL, "12.15", answers=json_of("Members"))
+    def list_members(self, call: Call) -> dict[str, str]:
+        """Return the only member of the cluster."""
+        return {MEMBER: host_of(call.request.headers)}
 
-    def _fixed(self, request: Request) -> Answer:
-        self._check(request)
+    @wire.put(_MEMBERS, ADMIN, "12.15", **_REJECTED)
+    def put_member(self, call: Call) -> Answer:
+        """Reject the request, because members are fixed."""
         return changeagent_answer(501, {"error": _FIXED})
 
-    def _diagnostics(self, request: Request) -> Answer:
-        self._check(request)
-        below = f"{base_url(request.headers, self._prefix)}/diagnostics"
+    @wire.post(_MEMBERS, ADMIN, "12.15", **_REJECTED)
+    def post_member(self, call: Call) -> Answer:
+        """Reject the request, because members are fixed."""
+        return self.put_member(call)
+
+    @wire.get(
+        _MEMBERS + "/{id}",
+        READ_ALL,
+        "12.15",
+        answer=TEXT,
+        empty=(404,),
+        errors=(InvalidChange, UnknownChange),
+    )
+    def get_member(self, call: Call) -> Answer:
+        """Return the address of the only member."""
+        if not _NODE_ID.fullmatch(call.name):
+            return changeagent_answer(400, {"error": f"Invalid Node ID: {call.name[:64]}"})
+        return _text(host_of(call.request.headers)) if call.name == MEMBER else Answer(404)
+
+    @wire.delete(_MEMBERS + "/{id}", ADMIN, "12.15", **_REJECTED)
+    def delete_member(self, call: Call) -> Answer:
+        """Reject the request, because members are fixed."""
+        return self.put_member(call)
+
+    @wire.get("/diagnostics", READ_ALL, "12.13", answers=json_of("Diagnostics"))
+    def get_diagnostics(self, call: Call) -> dict[str, str]:
+        """Return the machine of the process that answers."""
+        below = f"{base_url(call.request.headers, self._prefix)}/diagnostics"
         parts = {name: f"{below}/{name}" for name in ("id", "stack", "raft", "memory", "cpu")}
         machine = {"arch": platform.machine(), "os": sys.platform, "maxprocs": str(os.cpu_count())}
-        return changeagent_answer(200, {**machine, **parts})
+        return {**machine, **parts}
 
-    def _part(self, request: Request) -> Answer:
-        self._check(request)
-        match request.parameters["part"]:
+    @wire.get(
+        "/diagnostics/{part}",
+        READ_ALL,
+        "12.13",
+        answers=(*json_of("Diagnostics"), (TEXT, PLAIN)),
+        errors=(UnknownChange,),
+    )
+    def get_diagnostics_part(self, call: Call) -> Answer:
+        """Return a part of the diagnostics of the process that answers."""
+        match call.request.parameters["part"]:
             case "id":
                 return _text(MEMBER)
             case "raft":
@@ -169,12 +214,20 @@ class Administration:
                 return changeagent_answer(200, _cpu())
         return changeagent_answer(404, {"error": "Not found"})
 
-    def _raft_part(self, request: Request) -> Answer:
-        self._check(request)
-        part = request.parameters["part"]
+    @wire.get("/diagnostics/raft/{part}", READ_ALL, "12.13", answer=TEXT, errors=(UnknownChange,))
+    def get_raft_part(self, call: Call) -> Answer:
+        """Return a part of the state of the log."""
+        part = call.request.parameters["part"]
         if part not in ("state", "leader"):
             return changeagent_answer(404, {"error": "Not found"})
         return _text(str(self._raft()[part]))
+
+    def admit(self, found: Declared, call: Call) -> Allowed:
+        if found.need is PUBLIC:
+            return ALL
+        if found.paths[0] == _HEALTH:
+            return self._administrator.check_health(found.need, call.credential)
+        return self._administrator.gate.check(call.feed, found.need, call.credential)
 
     def _raft(self) -> dict[str, object]:
         """Return the state of the default feed's log. The single member leads without elections."""
@@ -205,10 +258,6 @@ def _form_problem(status: int, names: list[str], kind: str, message: str) -> Ans
     return changeagent_answer(
         status, [{"fieldNames": names, "classification": kind, "message": message}]
     )
-
-
-def _address(request: Request) -> str:
-    return host_of(request.headers)
 
 
 def _stacks() -> str:
