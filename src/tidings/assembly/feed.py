@@ -1114,12 +1114,12 @@ class Assembly:
     def _corrections(self) -> Endpoint:
         from tidings.http.endpoints.corrections import Corrections
 
-        return Corrections(self.corrector, self.guard)
+        return Corrections(self.guard, self.directory, self.corrector)
 
     def _feeds(self) -> Endpoint:
         from tidings.http.endpoints.feeds import FeedRouter
 
-        return FeedRouter(self.feeds, self.guard)
+        return FeedRouter(self.guard, self.directory, self.feeds)
 
     def _erasures(self) -> Endpoint:
         from tidings.http.endpoints.erasures import ErasureRouter

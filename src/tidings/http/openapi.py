@@ -22,7 +22,6 @@ from tidings.http.route_docs import (
     JSON,
     PARAMETERS,
     PATH_PARAMETERS,
-    REQUIRED,
     TAG_SUMMARIES,
     TAGS,
 )
@@ -324,8 +323,7 @@ def _parameter_key(name: str) -> str:
 def _parameter(name: str) -> dict[str, Any]:
     shown = name.partition(":")[0]
     place = "header" if shown[0].isupper() or shown == "traceparent" else "query"
-    required = {"required": True} if name in REQUIRED else {}
-    return {"name": shown, "in": place, **required, **_described(PARAMETERS[name])}
+    return {"name": shown, "in": place, **_described(PARAMETERS[name])}
 
 
 def _declared_parameters() -> tuple[dict[str, Any], dict[str, list[str]]]:

@@ -1,32 +1,24 @@
 """The descriptions of the routes, from which `openapi` builds its document.
 
-A route in `routes` needs an entry in `DOCS`. Its schemas are in `schemas`.
+Most of a description is in the declaration of the route; tags and parameters in paths and headers
+are here.
 """
 
 from __future__ import annotations
 
-from tidings.core import errors, limits
+from tidings.core import limits
 from tidings.core.model.envelopes import FORMATS
 from tidings.core.model.feeds import NAME
-from tidings.core.model.json_body import NDJSON_TYPE
-from tidings.http.endpoints.erasures import InvalidErasure, UnknownErasure
 from tidings.http.routes import DECLARED
 from tidings.http.schemas import (
     EXAMPLE_CURSOR,
-    EXAMPLE_FEED,
     Schema,
-    ref,
 )
 from tidings.http.wire import Doc
 
-JSON, NDJSON = "application/json", NDJSON_TYPE
+JSON = "application/json"
 HTML = "text/html"
-_INTEGER = {"type": "integer", "format": "int64", "minimum": 0}
-_ID = {"type": "string", "pattern": "^[0-9a-f]{24}$"}
 _PLAIN = {"type": "string"}
-_SWITCH = {"type": "string", "enum": ["true", "false"]}
-_OPTIONAL = {"allowEmptyValue": True}  # an empty value is one that was not given
-_KEYED = ("Idempotency-Key",)
 
 # The tags, by chapter of docs/PROTOCOL.md. A longer number is a rule with a tag of its own.
 TAGS = {
@@ -63,44 +55,9 @@ TAG_SUMMARIES = {
 }
 
 
-def _lines(of: Schema, example: str) -> Schema:
-    """Return the schema of text whose lines are JSON values."""
-    return {
-        "type": "string",
-        "contentMediaType": NDJSON,
-        "contentSchema": of,
-        "examples": [example],
-    }
-
-
-def _json(name: str) -> tuple[tuple[str, Schema], ...]:
-    return ((JSON, ref(name)),)
-
-
-REQUIRED = {"confirm", "through"}
-
-
 # The parameters by name: their schemas, with the keys `description` and `allowEmptyValue` of
 # parameters. The part after a colon distinguishes parameters of the same name.
 PARAMETERS: dict[str, Schema] = {
-    "limit:feeds": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": limits.FEEDS_LISTED,
-        "description": "the maximum number of feeds",
-    },
-    "through": {**_INTEGER, "description": "the page up to which the state was complete"},
-    "after:feeds": {**_PLAIN, "description": "the `next` of the previous list"},
-    "after:erasures": {
-        **_ID,
-        **_OPTIONAL,
-        "examples": [EXAMPLE_CURSOR],
-        "description": "the `next` of the previous list",
-    },
-    "confirm": {**_PLAIN, "description": "the name of the feed again", "examples": [EXAMPLE_FEED]},
-    "force": {**_SWITCH, "description": "delete a feed that is in use"},
-    "tables": {**_SWITCH, "description": "also delete its Iceberg tables"},
-    "deleted": {**_SWITCH, "description": "also list deleted feeds"},
     "Last-Event-ID": {
         **_PLAIN,
         "description": "the cursor (5): the id of the last event handled, `0` or `now`",
@@ -129,88 +86,9 @@ PARAMETERS: dict[str, Schema] = {
     },
 }
 
-_CHAINED = (errors.Chained, errors.Yielded)
 
 # The descriptions by method and path, without the part of the path that names a feed.
 DOCS: dict[str, Doc] = {
-    "POST /corrections": Doc(
-        "apply corrections of a sync",
-        "18",
-        "applyCorrections",
-        query=("through",),
-        body=((NDJSON, _lines(ref("Operation"), "")),),
-        answers=_json("CorrectionReport"),
-        errors=(errors.InvalidSync, errors.InvalidOperation, errors.PlanTooOld, *_CHAINED),
-    ),
-    "POST /corrections/rows": Doc(
-        "rows of some objects",
-        "18.7",
-        "lookUpRows",
-        body=_json("ObjectKeys"),
-        answers=_json("ObjectRows"),
-        errors=(errors.InvalidSync, errors.InvalidOperation),
-    ),
-    "POST /erasures": Doc(
-        "erase an object",
-        "22.1",
-        "eraseObject",
-        headers=_KEYED,
-        body=_json("ErasureRequest"),
-        status=202,
-        answers=_json("ErasureReport"),
-        errors=(InvalidErasure, errors.InvalidKey, errors.KeyReused, *_CHAINED),
-    ),
-    "GET /erasures": Doc(
-        "all erasures",
-        "22.5",
-        "listErasures",
-        query=("after:erasures",),
-        answers=_json("Erasures"),
-        errors=(InvalidErasure,),
-    ),
-    "GET /erasures/{id}": Doc(
-        "the report of an erasure",
-        "22.5",
-        "getErasure",
-        answers=_json("ErasureReport"),
-        errors=(UnknownErasure,),
-    ),
-    "GET /feeds": Doc(
-        "all feeds of the host",
-        "23.5",
-        "listFeeds",
-        query=("after:feeds", "limit:feeds", "deleted"),
-        answers=_json("Feeds"),
-        errors=(errors.InvalidFeed,),
-    ),
-    "PUT /feeds/{feed}": Doc(
-        "create a feed, or change its settings",
-        "23.1",
-        "putFeed",
-        headers=("If-None-Match",),
-        body=_json("FeedSettings"),
-        optional=True,
-        status=201,
-        more=(200,),
-        answers=_json("FeedRecord"),
-        errors=(errors.InvalidSetting, errors.FeedExists),
-    ),
-    "GET /feeds/{feed}": Doc(
-        "the record of a feed", "23.4", "getFeed", answers=_json("FeedRecord")
-    ),
-    "DELETE /feeds/{feed}": Doc(
-        "delete a feed with all its data",
-        "23.6",
-        "deleteFeed",
-        query=("confirm", "force", "tables"),
-        status=202,
-        more=(200,),
-        answers=_json("FeedRecord"),
-        errors=(errors.FeedInUse,),
-    ),
-}
-
-DOCS |= {
     key.replace(" /feeds/{feed}/", " /"): each.doc
     for kind in DECLARED
     for key, each in kind.declared.items()

@@ -1,8 +1,7 @@
 """The table of routes, with the function and the permission of each route.
 
-The module contains only data, which `aws.config.deployment` also exports. Functions that serve
-several routes read the permission from this table. The other functions declare the permission
-themselves, and a test compares it with this table.
+The module contains only data, which `aws.config.deployment` also exports. Functions of routes that
+are served elsewhere declare the permission themselves, and a test compares it with this table.
 """
 
 from __future__ import annotations
@@ -10,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidings.core.auth.guard import (
-    ADMIN,
-    ERASE,
     INGEST,
     PUBLIC,
     READ,
-    READ_ALL,
 )
 from tidings.core.websocket.session import Act
 from tidings.http.endpoints.admin import Administration
 from tidings.http.endpoints.browse import FeedBrowser
 from tidings.http.endpoints.clients import FeedClients
 from tidings.http.endpoints.consumers import ConsumerRouter
+from tidings.http.endpoints.corrections import Corrections
+from tidings.http.endpoints.erasures import ErasureRouter
+from tidings.http.endpoints.feeds import FeedRouter
 from tidings.http.endpoints.hooks import WebhookRouter
 from tidings.http.endpoints.keys import KeyRouter
 from tidings.http.endpoints.replication import ReplicaRouter
@@ -30,7 +29,7 @@ from tidings.http.log_routes import LOG_ROUTES
 from tidings.http.wire import DEFAULT_PATH, HttpRoute, Routes
 
 STREAM = "/feeds/{feed}/v1/stream/{name}"
-FEEDS, FEED = "/feeds", "/feeds/{feed}"
+FEEDS = "/feeds"
 CORRECTIONS, ERASURES = "/feeds/{feed}/corrections", "/feeds/{feed}/erasures"
 
 
@@ -55,21 +54,15 @@ DECLARED: tuple[type[Routes], ...] = (
     ConsumerRouter,
     WebhookRouter,
     KeyRouter,
+    FeedRouter,
+    ErasureRouter,
+    Corrections,
     ReplicaRouter,
     FeedReports,
     Administration,
 )
 
 HTTP_ROUTES = (
-    HttpRoute("POST", CORRECTIONS, "amend", ADMIN),
-    HttpRoute("POST", CORRECTIONS + "/rows", "amend", READ_ALL),
-    HttpRoute("POST", ERASURES, "amend", ERASE),
-    HttpRoute("GET", ERASURES, "amend", ERASE),
-    HttpRoute("GET", ERASURES + "/{id}", "amend", ERASE),
-    HttpRoute("GET", FEEDS, "amend", READ_ALL),
-    HttpRoute("PUT", FEED, "amend", ADMIN),
-    HttpRoute("GET", FEED, "amend", READ_ALL),
-    HttpRoute("DELETE", FEED, "amend", ADMIN),
     *(route for each in DECLARED for route in each.http_routes()),
     HttpRoute("ANY", DEFAULT_PATH, "ingest", PUBLIC),  # requests that no other route matches
 )
@@ -87,6 +80,3 @@ SOCKET_ROUTES = (
     SocketRoute(DEFAULT_PATH, "receive"),
     SocketRoute(Act.KEEP_ALIVE.value),
 )
-
-# The permissions, by route key.
-NEEDS = {route.key: route.need for route in HTTP_ROUTES}

@@ -12,7 +12,6 @@ from tidings.core import limits
 from tidings.core.maintenance.status import COUNTERS, LAGGING, OK, STALLED, UNAVAILABLE
 from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, FORMATS, TIDINGS
 from tidings.core.model.filters import ERASURES, FIELDS
-from tidings.core.settings.profiles import COMPATS
 
 Schema = dict[str, Any]
 
@@ -83,10 +82,8 @@ def request(fields: Schema, *required: str, example: Any, **more: Any) -> Schema
     return record(fields, *optional, example=example, **more)
 
 
-_CLOSED = {"additionalProperties": False}
 _PARENT = _text(1, limits.PARENT_BYTES_MAX)
 _TYPE, _OBJECT_ID = _text(1, limits.TYPE_BYTES_MAX), _text(1, limits.ID_BYTES_MAX)
-_WHY = _text(1, limits.WHY_CHARS_MAX)
 FILTER: Schema = {
     **dict.fromkeys(FIELDS, list_of(_PARENT, limits.FILTER_VALUES_MAX)),
     ERASURES: _BOOLEAN,
@@ -245,94 +242,6 @@ def schema_document(name: str) -> Schema | None:
 
 _DURATION = {"anyOf": [_PLAIN, {"type": "null"}, {"type": "integer", "const": 0}]}
 
-# Feeds.
-
-_SETTINGS: Schema = {
-    "object_url": {"type": "string", "maxLength": limits.OBJECT_URL_CHARS_MAX},
-    "compat": one_of(*COMPATS),
-    "leave": _BOOLEAN,
-    "ids_personal": _BOOLEAN,
-    "resources": list_of(
-        request(
-            {
-                "resource": _TYPE,
-                "subResources": list_of(_PARENT, limits.TAGS_MAX),
-                "bootstrapRoute": _text(1, limits.OBJECT_URL_CHARS_MAX),
-            },
-            "resource",
-            example=None,
-            **_CLOSED,
-        ),
-        limits.RESOURCES_MAX,
-    ),
-    "max_age": _INTEGER,
-    "forget_after_days": {**_INTEGER, "maximum": limits.FORGET_AFTER_DAYS_MAX},
-    "push_lanes": {"type": "integer", "minimum": 1, "maximum": limits.PUSH_LANES_MAX},
-}
-_FEED: Schema = {
-    "feed": _PLAIN,
-    "state": one_of("live", "deleting", "deleted"),
-    "number": {"type": "integer", "minimum": 1},
-    "created_at": _or_null(_TIME),
-    "deleted_at": _or_null(_TIME),
-    "by": _PLAIN,
-}
-_EXAMPLE_FEED_RECORD = {
-    "feed": EXAMPLE_FEED,
-    "state": "deleting",
-    "number": 1,
-    "created_at": _EXAMPLE_TIME,
-    "deleted_at": "2026-11-27T19:04:10.12Z",
-    "by": "key 3k2m9c0q8xw1",
-}
-_REMOVAL = record(
-    {
-        "number": {"type": "integer", "minimum": 1},
-        "state": one_of("deleting", "deleted"),
-        "deleted_at": _or_null(_TIME),
-        "done_at": _or_null(_TIME),
-        "tables": one_of("kept", "pending", "dropped"),
-        "removed": {"type": "object", "additionalProperties": _INTEGER},
-    }
-)
-
-# Erasures.
-
-_ERASURE: Schema = {
-    "id": _ID,
-    "object": record({"type": _PLAIN, "id": _or_null(_PLAIN)}),
-    "state": one_of("pending", "erased", "done"),
-    "found": _or_null(_BOOLEAN),
-    "by": _PLAIN,
-    "reason": _PLAIN,
-    "parents": _BOOLEAN,
-    "before": _or_null(_ID),
-    "requested_at": _TIME,
-    "erased_at": _or_null(_TIME),
-    "until": _TIME,
-}
-_EXAMPLE_ERASURE = {
-    "id": EXAMPLE_CURSOR,
-    "object": {"type": "customer", "id": "ann"},
-    "state": "pending",
-    "found": None,
-    "by": "key 3k2m9c0q8xw1",
-    "reason": "request 4711",
-    "parents": False,
-    "before": None,
-    "requested_at": _EXAMPLE_TIME,
-    "erased_at": None,
-    "until": "2026-12-11T18:59:33.363Z",
-}
-_LOCATION = record(
-    {
-        "name": _PLAIN,
-        "status": one_of("done", "pending", "outside"),
-        "until": _or_null(_TIME),
-        "note": _PLAIN,
-    }
-)
-
 # The status of a feed, chained feeds.
 
 _FOLLOWER = record(
@@ -366,14 +275,6 @@ ITEM_KIND = request(
     example=None,
 )
 EXAMPLE_KIND = {"resource": "vm", "subResources": ["nic"]}
-_ROW = {
-    "key": _PLAIN,
-    "page": _INTEGER,
-    "slot": _INTEGER,
-    "at_ms": _MS,
-    "line": _PLAIN,
-    "expires_ms": _INTEGER,
-}
 _CHANGE: Schema = {"_id": _INTEGER, "_ts": _INTEGER, "tags": _TEXTS, "data": {}}
 _EXAMPLE_CHANGE = {
     "_id": 43008,
@@ -481,84 +382,6 @@ SCHEMAS: dict[str, Schema] = {
     "ObjectList": record(
         {"objects": list_of(ref("FeedObject")), "next": _or_null(_PLAIN)},
         example={"objects": [EXAMPLE_OBJECT], "next": None},
-    ),
-    "ObjectKeys": request(
-        {
-            "keys": {
-                **list_of(_text(1, limits.STATE_KEY_BYTES_MAX), limits.LOOKUP_KEYS_MAX),
-                "minItems": 1,
-                "uniqueItems": True,
-            }
-        },
-        "keys",
-        example={"keys": ["order/o-1024"]},
-        **_CLOSED,
-    ),
-    "ObjectRows": record(
-        {"state": _INTEGER, "rows": list_of(record(_ROW)), "count": _INTEGER},
-        example={"state": 42, "rows": [], "count": 1},
-    ),
-    "CorrectionReport": record(
-        {
-            **dict.fromkeys(("applied", "moved", "done", "behind"), _INTEGER),
-            "complete": _BOOLEAN,
-        },
-        example={"applied": 2, "moved": 0, "done": 1, "behind": 3, "complete": True},
-    ),
-    "ErasureRequest": request(
-        {
-            "type": _TYPE,
-            "id": _OBJECT_ID,
-            "reason": _WHY,
-            "parents": _BOOLEAN,
-            "before": _ID,
-        },
-        *("type", "id", "reason"),
-        example={"type": "customer", "id": "ann", "reason": "request 4711"},
-        **_CLOSED,
-    ),
-    "Erasure": record(_ERASURE, example=_EXAMPLE_ERASURE),
-    "ErasureReport": record(
-        {**_ERASURE, "locations": list_of(_LOCATION)},
-        example={
-            **_EXAMPLE_ERASURE,
-            "locations": [
-                {"name": "log", "status": "pending", "until": None, "note": "the job has not run"}
-            ],
-        },
-    ),
-    "Erasures": record(
-        {"erasures": list_of(ref("Erasure")), "next": _or_null(_ID)},
-        example={"erasures": [_EXAMPLE_ERASURE], "next": None},
-    ),
-    "FeedSettings": {
-        **request(_SETTINGS, example={"leave": True, "forget_after_days": 30}, **_CLOSED)
-    },
-    "FeedSummary": record(_FEED, example=_EXAMPLE_FEED_RECORD),
-    "FeedRecord": record(
-        {
-            **_FEED,
-            "settings": {"anyOf": [record(_SETTINGS), {"type": "null"}]},
-            "removals": list_of(_REMOVAL),
-        },
-        example={
-            **_EXAMPLE_FEED_RECORD,
-            "settings": None,
-            "removals": [
-                {
-                    "number": 1,
-                    "state": "deleting",
-                    "deleted_at": "2026-11-27T19:04:10.12Z",
-                    "done_at": None,
-                    "tables": "kept",
-                    "removed": {"log": 2},
-                }
-            ],
-        },
-    ),
-    "Feeds": record(
-        {"feeds": list_of(ref("FeedSummary")), "next": _or_null(_PLAIN)},
-        example={"feeds": [_EXAMPLE_FEED_RECORD], "next": None},
     ),
     "ChangesConfiguration": request(
         {

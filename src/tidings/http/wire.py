@@ -231,7 +231,7 @@ class Given(Fields):
             try:
                 values[field.attribute] = kind.parse(value, name) if kind else value
             except ValueError as error:
-                shown = value if kind is None or kind.shown else ""
+                shown = value if kind is None or kind.shown else None
                 raise wrong(str(error), field=name, value=shown) from None
         return cls(**values, sent=given)
 
@@ -528,6 +528,7 @@ class Declared:
     its summary and contents, and *query* the schemas of its parameters. *doc* has fields of `Doc`.
 
     With *is_action*, the end of the path is an action. A gateway has one route for all actions.
+    *wrong* is the class of errors in fields if it is not `Routes.error`.
     """
 
     def __init__(
@@ -540,8 +541,10 @@ class Declared:
         function: Any = None,
         query: dict[str, Schema] | None = None,
         is_action: bool = False,
+        wrong: type[Rejected] | None = None,
         **doc: Any,
     ) -> None:
+        self.wrong = wrong
         self.method, self.paths = method, (paths,) if isinstance(paths, str) else (*paths,)
         self.need, self.function, self._query = need, function, query or {}
         self._name = function.__name__ if function else ""
@@ -639,13 +642,13 @@ class Routes:
         found = self.declared[self.find(request)]
         call = Call(request, self.feeds, found.status)
         call.allowed = self.admit(found, call)
-        given: dict[str, Any] = {}
+        wrong, given = found.wrong or self.error, dict[str, Any]()
         for name, kind in found.parameters.items():
             if name == "query":
-                given[name] = kind.parse(request.query, self.error, "parameters")
+                given[name] = kind.parse(request.query, wrong, "parameters")
             else:
-                sent = object_from(request.content(), self.error)
-                given[name] = kind.parse(sent, self.error, "fields")
+                sent = object_from(request.content(), wrong)
+                given[name] = kind.parse(sent, wrong, "fields")
         result = found.function(self, call, **given)
         return result if isinstance(result, Answer) else json_answer(call.status, _document(result))
 

@@ -9,7 +9,7 @@ import pytest
 from tidings.core.auth.guard import ALL, Allowed, Credential
 from tidings.core.erasure.records import Erasure, Phase
 from tidings.core.model.cursors import Place
-from tidings.http.endpoints.erasures import caller, erasure_document
+from tidings.http.endpoints.erasures import ErasureSummary, caller
 
 KEY = "tdk_3k2m9c0q8xw1_" + "s" * 32
 RECORD = Erasure(Place(4, 0, 9).encode(), "user", "ann", "key 3k2m9c0q8xw1", "request 7", 9000)
@@ -42,14 +42,14 @@ def test_22_5_the_caller_is_named_without_a_secret(
 )
 def test_22_5_the_state_follows_from_the_phase(phase: Phase, final: bool, state: str) -> None:
     """P22.5: while the entry itself is erased, the erasure stays `erased`."""
-    found = erasure_document(replace(RECORD, phase=phase, final=final, texts=1))
-    assert (found["state"], found["found"]) == (state, None if state == "pending" else True)
+    found = ErasureSummary.of(replace(RECORD, phase=phase, final=final, texts=1))
+    assert (found.state, found.found) == (state, None if state == "pending" else True)
 
 
 def test_22_5_the_id_is_null_once_it_is_erased() -> None:
     """P22.5: the rest of the record stays."""
     done = replace(RECORD, object_id="", phase=Phase.DONE, final=True, done_ms=10_000)
-    assert erasure_document(done) == {
+    assert ErasureSummary.of(done).document() == {
         "id": RECORD.id,
         "object": {"type": "user", "id": None},
         "state": "done",

@@ -113,34 +113,29 @@ def pseudonym(page: int) -> str:
     return f"erased:{page:x}"
 
 
-def parse_request(raw: object, *, by: str) -> Entry:
-    """Return the erasure that a client requests with *raw*, a decoded JSON value.
+def parse_request(raw: Mapping[str, object], *, by: str) -> Entry:
+    """Return the erasure that a client requests with the fields *raw*.
 
-    Its fields are `type`, `id`, `reason`, and optionally `parents` (true or false) and `before`
-    (an event id).
+    These are `type`, `id`, `reason`, and optionally `parents` (true or false) and `before` (an
+    event id). Others are ignored.
 
     Raises:
-        InvalidOperation: a field is missing, unknown, or breaks its rule.
+        InvalidOperation: a field is missing, or breaks its rule.
         TooLarge: a field is too long.
     """
-    if not isinstance(raw, dict):
-        raise InvalidOperation("must be a JSON object", field="body", value=raw)
-    for name in raw:
-        if name not in {"type", "id", "reason", "parents", "before"}:
-            raise InvalidOperation("is unknown", field=str(name))
-    reason, as_parent, before = raw.get("reason"), raw.get("parents", False), raw.get("before")
+    reason, as_parent, before = raw.get("reason"), raw.get("parents", False), raw.get("before", "")
     if not isinstance(reason, str) or not 0 < len(reason) <= limits.WHY_CHARS_MAX:
         rule = f"must be a text of 1 to {limits.WHY_CHARS_MAX} characters"
         raise InvalidOperation(rule, field="reason", value=reason)
     if not isinstance(as_parent, bool):
         raise InvalidOperation("must be true or false", field="parents", value=as_parent)
-    if "before" in raw and (not isinstance(before, str) or not before):
+    if not isinstance(before, str) or (not before and "before" in raw):
         raise InvalidOperation("must be an event id", field="before", value=before)
     # Building the line checks the type and the id in the same way as for an operation.
     asked = {name: raw[name] for name in ("type", "id") if name in raw}
     operation = parse_line(line_from({"event": "delete", **asked}, now_ms=0))
     names = operation.type, operation.id
-    return Entry(*names, by, reason, before=before or "", as_parent=as_parent)
+    return Entry(*names, by, reason, before=before, as_parent=as_parent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from tidings.core.errors import (
 from tidings.core.feeds.records import TABLES_KEPT, TABLES_PENDING, FeedRecord, Removal
 from tidings.core.model.feeds import HOST, check_name
 from tidings.core.model.pages import jump
+from tidings.core.settings.documents import settings_of
 from tidings.core.settings.profiles import Profile, change, possible, validate, with_lost
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from tidings.core.feeds.records import FeedStore
     from tidings.core.log.stores import LogStore
     from tidings.core.maintenance.restore import Numbers
-    from tidings.core.settings.profiles import ProfileStore
+    from tidings.core.settings.documents import settings_of
+from tidings.core.settings.profiles import ProfileStore
 
 # Returns the profile with the settings of a request.
 # Raises InvalidSetting: a setting is invalid.
@@ -230,10 +232,10 @@ class Feeds:
         A profile that exists keeps its other fields: another request may have created the feed and
         its credentials in the meantime. *last_page* is the last page of the feeds before *key*.
         """
-        defaults = self.profiles.profile(HOST)
+        new = Profile(**settings_of(self.profiles.profile(HOST)))  # without its credentials
 
         def made(profile: Profile) -> Profile:
-            changed = validate(settings(profile if profile.version else _defaults_of(defaults)))
+            changed = validate(settings(profile if profile.version else new))
             if last_page is None:
                 return changed
             return with_lost(changed, (1, jump_end(last_page) - 1))
@@ -266,20 +268,6 @@ def jump_end(last_page: int) -> int:
     feed while its cached record is valid; readers may then know higher numbers than *last_page*.
     """
     return last_page + possible(last_page, limits.FEED_AGE_MS + limits.CREATE_MARGIN_MS) + 1
-
-
-def _defaults_of(host: Profile) -> Profile:
-    """Return the profile of a new feed: the settings of the host, without its credentials."""
-    return Profile(
-        object_url=host.object_url,
-        compat=host.compat,
-        leave=host.leave,
-        resources=host.resources,
-        max_age_s=host.max_age_s,
-        push_lanes=host.push_lanes,
-        ids_personal=host.ids_personal,
-        forget_after_days=host.forget_after_days,
-    )
 
 
 def _contended(name: str) -> Unavailable:

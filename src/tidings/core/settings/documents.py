@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidings.core import limits
 from tidings.core.errors import InvalidSetting
+from tidings.core.settings.profiles import COMPATS
 from tidings.core.settings.values import Resource, own_route
 
 if TYPE_CHECKING:
@@ -13,23 +16,21 @@ if TYPE_CHECKING:
     from tidings.core.settings.profiles import Profile
 
 Document = dict[str, Any]
-_RESOURCE_FIELDS = ("resource", "subResources", "bootstrapRoute")
 # The names of fields in the errors of `profiles.validate` that differ from those in a request.
 _NAMES = {"maxAge": "max_age", "forget_after": "forget_after_days", "resource": "resources"}
 
 
+def settings_of(profile: Profile) -> Document:
+    """Return the fields of *profile* that are settings."""
+    return {each.field: getattr(profile, each.field) for each in SETTINGS.values()}
+
+
 def settings_document(profile: Profile) -> Document:
     """Return the settings in *profile*, without credentials, in the form of a request."""
-    return {
-        "object_url": profile.object_url,
-        "compat": profile.compat,
-        "leave": profile.leave,
-        "resources": [resource.document() for resource in profile.resources],
-        "max_age": profile.max_age_s,
-        "push_lanes": profile.push_lanes,
-        "ids_personal": profile.ids_personal,
-        "forget_after_days": profile.forget_after_days,
-    }
+    resources = [resource.document() for resource in profile.resources]
+    of_profile = settings_of(profile)
+    document = {name: of_profile[each.field] for name, each in SETTINGS.items()}
+    return {**document, "resources": resources}
 
 
 def profile_fields(document: Mapping[str, Any], feed: str) -> Document:
@@ -38,17 +39,12 @@ def profile_fields(document: Mapping[str, Any], feed: str) -> Document:
     Only the types of the values are checked. `profiles.validate` checks the result.
 
     Raises:
-        InvalidSetting: a field is unknown, or its value has the wrong type.
+        InvalidSetting: a value has the wrong type.
     """
-    for name in document:
-        if name not in _FIELDS:
-            rule = f"is not known here; the known fields are {', '.join(_FIELDS)}"
-            raise InvalidSetting(rule, field=name)  # omit the value, which may be a secret
-    fields = {}
-    for name, value in document.items():
-        field, parse = _FIELDS[name]
-        fields[field] = parse(value, name, feed)
-    return fields
+    return {
+        SETTINGS[name].field: SETTINGS[name].parse(value, name, feed)
+        for name, value in document.items()
+    }
 
 
 def request_field(error: InvalidSetting) -> InvalidSetting:
@@ -82,8 +78,8 @@ def _resources(value: object, name: str, feed: str) -> tuple[Resource, ...]:
 
 
 def _resource(value: object, name: str, feed: str) -> Resource:
-    if not isinstance(value, dict) or not {*value} <= {*_RESOURCE_FIELDS}:
-        rule = f"must be a list of objects with {', '.join(_RESOURCE_FIELDS)}"
+    if not isinstance(value, dict) or not {*value} <= {*_RESOURCE["properties"]}:
+        rule = f"must be a list of objects with {', '.join(_RESOURCE['properties'])}"
         raise InvalidSetting(rule, field=name, value=value)
     kind, subs = value.get("resource"), value.get("subResources", [])
     route = value.get("bootstrapRoute")
@@ -94,14 +90,58 @@ def _resource(value: object, name: str, feed: str) -> Resource:
     return Resource(kind, tuple(subs), own_route(feed, kind) if route is None else route)
 
 
-# By the field of a request: the field of the profile, and the function that parses the value.
-_FIELDS: dict[str, tuple[str, Callable[[object, str, str], Any]]] = {
-    "object_url": ("object_url", _text),
-    "compat": ("compat", _text),
-    "leave": ("leave", _switch),
-    "resources": ("resources", _resources),
-    "max_age": ("max_age_s", _number),
-    "push_lanes": ("push_lanes", _number),
-    "ids_personal": ("ids_personal", _switch),
-    "forget_after_days": ("forget_after_days", _number),
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting: its *field* in `Profile`, its JSON Schema, and the function that parses a value.
+
+    *parse* is called with the value, the name of the setting and the name of the feed.
+    """
+
+    field: str
+    parse: Callable[[object, str, str], Any]
+    schema: Document
+
+
+_BOOLEAN: Document = {"type": "boolean"}
+_INTEGER: Document = {"type": "integer", "format": "int64", "minimum": 0}
+_RESOURCE: Document = {
+    "type": "object",
+    "required": ["resource"],
+    "properties": {
+        "resource": {"type": "string", "minLength": 1, "maxLength": limits.TYPE_BYTES_MAX},
+        "subResources": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1, "maxLength": limits.PARENT_BYTES_MAX},
+            "maxItems": limits.TAGS_MAX,
+        },
+        "bootstrapRoute": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": limits.OBJECT_URL_CHARS_MAX,
+        },
+    },
+    "additionalProperties": False,
+}
+# The settings by name.
+SETTINGS = {
+    "object_url": Setting(
+        "object_url", _text, {"type": "string", "maxLength": limits.OBJECT_URL_CHARS_MAX}
+    ),
+    "compat": Setting("compat", _text, {"type": "string", "enum": [*COMPATS]}),
+    "leave": Setting("leave", _switch, _BOOLEAN),
+    "resources": Setting(
+        "resources",
+        _resources,
+        {"type": "array", "items": _RESOURCE, "maxItems": limits.RESOURCES_MAX},
+    ),
+    "max_age": Setting("max_age_s", _number, _INTEGER),
+    "push_lanes": Setting(
+        "push_lanes",
+        _number,
+        {"type": "integer", "minimum": 1, "maximum": limits.PUSH_LANES_MAX},
+    ),
+    "ids_personal": Setting("ids_personal", _switch, _BOOLEAN),
+    "forget_after_days": Setting(
+        "forget_after_days", _number, {**_INTEGER, "maximum": limits.FORGET_AFTER_DAYS_MAX}
+    ),
 }

@@ -1,84 +1,145 @@
-"""Apply an operator's corrections, and return the rows that are needed to make corrections.
-
-PROTOCOL 18 describes the requests.
-"""
+"""The routes for an operator's corrections, and for the rows that a sync compares (PROTOCOL 18)."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from tidings.core import limits
-from tidings.core.errors import InvalidSync, TooLarge, WrongContentType, parse_integer
-from tidings.core.model.json_body import NDJSON_TYPE, object_from
+from tidings.core import errors, limits
+from tidings.core.auth.guard import ADMIN, READ_ALL
+from tidings.core.errors import InvalidSync, WrongContentType, parse_integer
+from tidings.core.model.json_body import NDJSON_TYPE, check_size
 from tidings.core.model.operations import check_text
-from tidings.http.answers import json_answer
-from tidings.http.routes import NEEDS
+from tidings.http import wire
+from tidings.http.log_routes import lines_of
+from tidings.http.wire import Call, Example, Fields, Given, Kind, Ms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tidings.core.auth.guard import Guard
+    from tidings.core.model.feeds import FeedNames
     from tidings.core.sync.apply import Corrector
-    from tidings.http.request import Answer, Request
 
+_CORRECTIONS = "/feeds/{feed}/corrections"
 _PAGE_MAX = 2**40 - 1  # a page number has ten hex digits in an event id
+_LINES = lines_of(wire.ref("Operation"), '{"event":"delete","type":"order","id":"o-1024"}\n')
 
 
-@dataclass(frozen=True, slots=True)
-class Corrections:
-    corrector: Corrector
-    guard: Guard
-
-    def __call__(self, request: Request) -> Answer:
-        """Apply the corrections in the body of a request, or return the requested rows.
-
-        Raises:
-            Rejected: access is denied, or a correction is invalid. Corrections before the invalid
-                one may have been applied.
-            Unavailable: the last corrections may have been applied; the request can be repeated.
-        """
-        feed = self.corrector.feeds.key(request.feed)
-        NEEDS[request.route].admit(self.guard, feed, request.credential)
-        answer = self._look if request.route.endswith("/rows") else self._apply
-        return answer(feed, request)
-
-    def _look(self, feed: str, request: Request) -> Answer:
-        lookup = self.corrector.look(feed, _keys(object_from(request.content(), InvalidSync)))
-        rows = [row._asdict() for row in lookup.rows]
-        return json_answer(200, {"state": lookup.state, "rows": rows, "count": lookup.count})
-
-    def _apply(self, feed: str, request: Request) -> Answer:
-        if request.media_type != NDJSON_TYPE:
-            kind = request.headers.get("content-type", "")
-            raise WrongContentType(f"must be {NDJSON_TYPE}", field="Content-Type", value=kind)
-        body = request.content()
-        if len(body) > limits.REQUEST_BYTES_MAX:
-            size = len(body)
-            rule = f"a request holds at most {limits.REQUEST_BYTES_MAX} bytes, this one {size}"
-            raise TooLarge(rule, field="body")
-        through, lines = _through(request.query), body.splitlines()
-        report = self.corrector.apply(feed, through, lines, run_ms=limits.AMEND_RUN_MS)
-        return json_answer(200, asdict(report))
-
-
-def _keys(fields: Mapping[str, Any]) -> list[str]:
-    for name in sorted(fields.keys() - {"keys"}):
-        raise InvalidSync("is not known here; the only field is keys", field=name)
-    keys, most = fields.get("keys"), limits.LOOKUP_KEYS_MAX
-    if not isinstance(keys, list) or not 0 < len(keys) <= most:
-        raise InvalidSync(f"must be a list of 1 to {most} keys of objects", field="keys")
-    for at, key in enumerate(keys):
-        check_text(key, f"keys[{at}]", limits.STATE_KEY_BYTES_MAX)
-    if len(set(keys)) < len(keys):
-        raise InvalidSync("must not contain a key twice", field="keys")
-    return keys
-
-
-def _through(query: Mapping[str, str]) -> int:
-    text = query.get("through", "")
+def _parse_page(text: str, name: str) -> int:
     try:
         return parse_integer(text, 0, _PAGE_MAX)
     except ValueError:
         rule = "must be the page that the state had reached when the plan was made"
-        raise InvalidSync(rule, field="through", value=text) from None
+        raise ValueError(rule) from None
+
+
+def _parse_keys(value: Any, name: str) -> list[str]:
+    most = limits.LOOKUP_KEYS_MAX
+    if not isinstance(value, list) or not 0 < len(value) <= most:
+        raise ValueError(f"must be a list of 1 to {most} keys of objects")
+    for at, key in enumerate(value):
+        check_text(key, f"{name}[{at}]", limits.STATE_KEY_BYTES_MAX)
+    if len(set(value)) < len(value):
+        raise ValueError("must not contain a key twice")
+    return value
+
+
+class Plan(Given):
+    through: Annotated[
+        int, Kind(wire.INTEGER, _parse_page), "the page up to which the state was complete"
+    ]
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any], wrong: type[errors.Rejected], word: str) -> Self:
+        """Ignore other parameters."""
+        return super().parse({"through": given.get("through", "")}, wrong, word)
+
+
+class ObjectKeys(Given):
+    keys: Annotated[
+        list[str],
+        Kind(
+            {
+                "type": "array",
+                "items": {
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": limits.STATE_KEY_BYTES_MAX,
+                },
+                "minItems": 1,
+                "maxItems": limits.LOOKUP_KEYS_MAX,
+                "uniqueItems": True,
+            },
+            _parse_keys,
+            shown=False,
+        ),
+        Example(["order/o-1024"]),
+    ]
+
+
+class CorrectionReport(Fields):
+    applied: Annotated[int, Example(2)]
+    moved: int
+    done: Annotated[int, Example(1)]
+    behind: Annotated[int, Example(3)]
+    complete: Annotated[bool, Example(value=True)]
+
+
+class ObjectRow(Fields, name=""):
+    key: str
+    page: int
+    slot: int
+    at_ms: Ms
+    line: str
+    expires_ms: int
+
+
+class ObjectRows(Fields):
+    state: Annotated[int, Example(42)]
+    rows: Annotated[list[ObjectRow], Example([])]
+    count: Annotated[int, Example(1)]
+
+
+@dataclass(frozen=True)
+class Corrections(wire.Routes, function="amend", error=InvalidSync):
+    """The endpoint of the routes of corrections."""
+
+    guard: Guard
+    feeds: FeedNames
+    corrector: Corrector
+
+    @wire.post(
+        _CORRECTIONS,
+        ADMIN,
+        "18",
+        body=((NDJSON_TYPE, _LINES),),
+        errors=(
+            InvalidSync,
+            errors.InvalidOperation,
+            errors.PlanTooOld,
+            errors.Chained,
+            errors.Yielded,
+        ),
+    )
+    def apply_corrections(self, call: Call, query: Plan) -> CorrectionReport:
+        """Apply corrections of a sync.
+
+        Corrections before an invalid one may have been applied. The request can be repeated.
+        """
+        request = call.request
+        if request.media_type != NDJSON_TYPE:
+            given = request.headers.get("content-type", "")
+            raise WrongContentType(f"must be {NDJSON_TYPE}", field="Content-Type", value=given)
+        body = request.content()
+        check_size(body)
+        run_ms, lines = limits.AMEND_RUN_MS, body.splitlines()
+        report = self.corrector.apply(call.feed, query.through, lines, run_ms=run_ms)
+        return CorrectionReport.copy_of(report)
+
+    @wire.post(
+        _CORRECTIONS + "/rows", READ_ALL, "18.7", errors=(InvalidSync, errors.InvalidOperation)
+    )
+    def look_up_rows(self, call: Call, body: ObjectKeys) -> ObjectRows:
+        """Return rows of some objects."""
+        found = self.corrector.look(call.feed, body.keys)
+        return ObjectRows.copy_of(found, rows=[ObjectRow.copy_of(each) for each in found.rows])

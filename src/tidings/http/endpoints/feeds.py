@@ -1,158 +1,218 @@
-"""Serve the routes that create, list, show and delete the feeds of a host (PROTOCOL 23)."""
+"""The routes that create, list, show and delete the feeds of a host (PROTOCOL 23)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from tidings.core import limits
-from tidings.core.auth.guard import Role
-from tidings.core.errors import InvalidFeed, InvalidSetting, parse_field
+from tidings.core import errors, limits
+from tidings.core.auth.guard import ADMIN, ALL, READ_ALL, Role
+from tidings.core.errors import InvalidFeed, InvalidSetting
 from tidings.core.feeds.access import admit
-from tidings.core.feeds.records import DELETED, DELETING
-from tidings.core.model.json_body import object_from
+from tidings.core.feeds.records import (
+    DELETED,
+    DELETING,
+    LIVE,
+    TABLES_DROPPED,
+    TABLES_KEPT,
+    TABLES_PENDING,
+)
 from tidings.core.model.timestamps import from_ms
-from tidings.core.settings.documents import profile_fields, request_field, settings_document
-from tidings.http.answers import json_answer
+from tidings.core.settings.documents import (
+    SETTINGS,
+    profile_fields,
+    request_field,
+    settings_document,
+)
+from tidings.http import wire
 from tidings.http.endpoints.erasures import caller
-from tidings.http.routes import FEED
+from tidings.http.wire import Call, Example, Fields, Given, Kind, Switch, Time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tidings.core.auth.guard import Allowed, Guard
+    from tidings.core.feeds.directory import Directory
     from tidings.core.feeds.records import FeedRecord, Removal
     from tidings.core.feeds.service import Feeds
     from tidings.core.settings.profiles import Profile
-    from tidings.http.request import Answer, Request
+    from tidings.http.wire import Declared
 
-Document = dict[str, Any]
-_SWITCHES = {"true": True, "false": False}
+_FEEDS = "/feeds"
+_FEED = "/feeds/{feed}"
+_SCHEMAS = {name: each.schema for name, each in SETTINGS.items()}
+Number = Annotated[int, Kind({"type": "integer", "minimum": 1})]
 
 
-@dataclass(frozen=True, slots=True)
-class FeedRouter:
+class FeedSettings(Given, example={"leave": True, "forget_after_days": 30}):
+    """The settings of a feed, which `profile_fields` checks."""
+
+    __annotations__ = {name: Annotated[Any, Kind(schema)] for name, schema in _SCHEMAS.items()}
+    locals().update(dict.fromkeys(_SCHEMAS))
+
+
+class FeedsQuery(Given):
+    after: Annotated[str, Kind(wire.PLAIN), "the `next` of the previous list"] = ""
+    limit: Annotated[int, wire.integer(1, limits.FEEDS_LISTED), "the maximum number of feeds"] = (
+        limits.FEEDS_LISTED
+    )
+    deleted: Annotated[Switch, "also list deleted feeds"] = False
+
+
+class Deletion(Given, first=("force", "tables")):
+    # Without it, `Feeds.delete` refuses the request.
+    confirm: Annotated[
+        str | None,
+        Kind({**wire.PLAIN, "examples": [wire.EXAMPLE_FEED]}),
+        "the name of the feed again",
+    ]
+    force: Annotated[Switch, "delete a feed that is in use"] = False
+    tables: Annotated[Switch, "also delete its Iceberg tables"] = False
+
+
+class FeedSummary(Fields):
+    feed: Annotated[str, Example(wire.EXAMPLE_FEED)]
+    state: Annotated[str, wire.one_of(LIVE, DELETING, DELETED), Example(DELETING)]
+    number: Number
+    created_at: Annotated[Time | None, Example(wire.EXAMPLE_TIME)]
+    deleted_at: Annotated[Time | None, Example(wire.EXAMPLE_TIME)]
+    by: Annotated[str, Example("key 3k2m9c0q8xw1")]
+
+    @classmethod
+    def of(cls, record: FeedRecord, **others: Any) -> Self:
+        created, deleted = _time(record.created_ms), _time(record.deleted_ms)
+        times = {"created_at": created, "deleted_at": deleted}
+        return cls.copy_of(record, feed=record.name, **times, **others)
+
+
+class RemovalReport(Fields, name=""):
+    """The removal of the data of an earlier feed of the name."""
+
+    number: Number
+    state: Annotated[str, wire.one_of(DELETING, DELETED)]
+    deleted_at: Annotated[Time | None, Example(wire.EXAMPLE_TIME)]
+    done_at: Time | None
+    tables: Annotated[str, wire.one_of(TABLES_KEPT, TABLES_PENDING, TABLES_DROPPED)]
+    removed: Annotated[dict[str, int], Example({"log": 2})]
+
+    @classmethod
+    def of(cls, removal: Removal) -> Self:
+        return cls.copy_of(
+            removal,
+            state=DELETED if removal.is_done else DELETING,
+            deleted_at=_time(removal.deleted_ms),
+            done_at=_time(removal.done_ms),
+            removed=dict(removal.counts),
+        )
+
+
+class FeedReport(FeedSummary, name="FeedRecord"):
+    settings: (
+        Annotated[
+            dict[str, Any],
+            Kind({"type": "object", "required": [*_SCHEMAS], "properties": _SCHEMAS}),
+        ]
+        | None
+    )
+    removals: list[RemovalReport]
+
+
+class FeedList(Fields, name="Feeds"):
+    feeds: list[FeedSummary]
+    next: str | None
+
+
+@dataclass(frozen=True)
+class FeedRouter(wire.Routes, function="amend", error=InvalidFeed):
     """The endpoint of the routes of feeds."""
 
-    feeds: Feeds
     guard: Guard
+    feeds: Directory
+    service: Feeds
 
-    def __call__(self, request: Request) -> Answer:
-        """Answer a request.
+    @wire.get(_FEEDS, READ_ALL, "23.5", errors=(InvalidFeed,))
+    def list_feeds(self, call: Call, query: FeedsQuery) -> FeedList:
+        """Return all feeds of the host."""
+        found = self._permitted(call.allowed, query.after, query.limit)
+        shown = [each for each in found if query.deleted or each.state != DELETED]
+        # An answer with fewer feeds is not the last one, because feeds that are not shown count.
+        after = found[-1].name if len(found) >= query.limit else None
+        return FeedList(feeds=[FeedSummary.of(each) for each in shown], next=after)
 
-        Raises:
-            Rejected: access is denied, a setting or a parameter is invalid, the feed does not
-                exist, or it is in use.
-            Unavailable: the request may have been done; repeat it.
-        """
-        match request.route.partition(" ")[0], request.route.endswith(FEED):
-            case "PUT", _:
-                return self._put(request)
-            case "DELETE", _:
-                return self._delete(request)
-            case _, True:
-                return self._show(request)
-        return self._list(request)
-
-    def _put(self, request: Request) -> Answer:
-        name = request.feed
-        allowed = self._admit_change(request)
-        settings = object_from(request.content(), InvalidSetting)
-        fields = profile_fields(settings, name)
+    @wire.put(
+        _FEED,
+        ADMIN,
+        "23.1",
+        wrong=InvalidSetting,
+        headers=("If-None-Match",),
+        status=201,
+        more=(200,),
+        errors=(InvalidSetting, errors.FeedExists),
+    )
+    def put_feed(self, call: Call, body: FeedSettings) -> FeedReport:
+        """Create a feed, or change its settings."""
+        name, by = call.request.feed, caller(call.allowed, call.credential)
+        fields = profile_fields(body.sent, name)
 
         def change(profile: Profile) -> Profile:
             return replace(profile, **fields)
 
-        by = caller(allowed, request.credential)
+        only_new = call.request.only_new
         try:
-            record, created = self.feeds.create(name, change, by=by, only_new=request.only_new)
+            record, created = self.service.create(name, change, by=by, only_new=only_new)
         except InvalidSetting as error:
             raise request_field(error) from None
-        return json_answer(201 if created else 200, self._describe(record))
+        call.status = 201 if created else 200
+        return self._report(record)
 
-    def _delete(self, request: Request) -> Answer:
-        allowed = self._admit_change(request)
-        _check_query(request.query, "confirm", "force", "tables")
-        record = self.feeds.delete(
-            request.feed,
-            confirm=request.query.get("confirm", ""),
-            force=_switch(request.query, "force"),
-            tables=_switch(request.query, "tables"),
-            by=caller(allowed, request.credential),
-        )
-        return json_answer(202 if record.state == DELETING else 200, self._describe(record))
-
-    def _show(self, request: Request) -> Answer:
-        record = self.feeds.show(request.feed)
-        given = request.credential
+    @wire.get(_FEED, READ_ALL, "23.4")
+    def get_feed(self, call: Call) -> FeedReport:
+        """Return the record of a feed."""
+        record = self.service.show(call.request.feed)
         # A key that only creates and deletes feeds can follow the removal of a feed.
+        given = call.credential
         if record.is_live:
             self.guard.check(record.key, Role.READ, given, unrestricted=True, other=Role.ADMIN)
         else:
             self.guard.check_host(Role.READ, given, record.name, other=Role.ADMIN)
-        return json_answer(200, self._describe(record))
+        return self._report(record)
 
-    def _list(self, request: Request) -> Answer:
-        query = request.query
-        allowed = self.guard.check_host(Role.READ, request.credential, other=Role.ADMIN)
-        _check_query(query, "after", "limit", "deleted")
-        most = limits.FEEDS_LISTED
-        limit = parse_field(query.get("limit", str(most)), "limit", 1, most, InvalidFeed)
-        with_deleted = _switch(query, "deleted")
-        found = self._permitted(allowed, query.get("after", ""), limit)
-        shown = [record_document(each) for each in found if with_deleted or each.state != DELETED]
-        # An answer with fewer feeds is not the last one, because feeds that are not shown count.
-        after = found[-1].name if len(found) >= limit else None
-        return json_answer(200, {"feeds": shown, "next": after})
+    @wire.delete(_FEED, ADMIN, "23.6", status=202, more=(200,), errors=(errors.FeedInUse,))
+    def delete_feed(self, call: Call, query: Deletion) -> FeedReport:
+        """Delete a feed with all its data."""
+        record = self.service.delete(
+            call.request.feed,
+            confirm=query.confirm or "",
+            force=query.force,
+            tables=query.tables,
+            by=caller(call.allowed, call.credential),
+        )
+        call.status = 202 if record.state == DELETING else 200
+        return self._report(record)
+
+    def admit(self, found: Declared, call: Call) -> Allowed:
+        """Return the rights of the caller; `get_feed` checks them itself, after the name."""
+        given = call.credential
+        if found.need is ADMIN:
+            return admit(self.guard, self.feeds, call.request.feed, Role.ADMIN, given)
+        if call.request.parameters:
+            return ALL
+        return self.guard.check_host(Role.READ, given, other=Role.ADMIN)
 
     def _permitted(self, allowed: Allowed, after: str, limit: int) -> list[FeedRecord]:
         """Return at most *limit* records above *after* by name, only those that *allowed* names."""
         found: list[FeedRecord] = []
         for prefix in sorted(allowed.feeds) or [""]:
             if len(found) < limit:
-                part = self.feeds.list(max(after, _before(prefix)), limit - len(found))
+                part = self.service.list(max(after, _before(prefix)), limit - len(found))
                 found += [each for each in part if each.name.startswith(prefix)]
                 after = found[-1].name if found else after
         return found
 
-    def _admit_change(self, request: Request) -> Allowed:
-        directory, given = self.feeds.directory, request.credential
-        return admit(self.guard, directory, request.feed, Role.ADMIN, given)
-
-    def _profile(self, feed: str) -> Profile:
-        return self.feeds.profiles.profile(feed)
-
-    def _describe(self, record: FeedRecord) -> Document:
+    def _report(self, record: FeedRecord) -> FeedReport:
         """Return the record with its settings and removals."""
-        profile = self._profile(record.key) if record.is_live else None
-        return {
-            **record_document(record),
-            "settings": profile and settings_document(profile),
-            "removals": [removal_document(each) for each in record.removals],
-        }
-
-
-def record_document(record: FeedRecord) -> Document:
-    """Return the record without the settings and the removals."""
-    return {
-        "feed": record.name,
-        "state": record.state,
-        "number": record.number,
-        "created_at": _time(record.created_ms),
-        "deleted_at": _time(record.deleted_ms),
-        "by": record.by,
-    }
-
-
-def removal_document(removal: Removal) -> Document:
-    return {
-        "number": removal.number,
-        "state": DELETED if removal.is_done else DELETING,
-        "deleted_at": _time(removal.deleted_ms),
-        "done_at": _time(removal.done_ms),
-        "tables": removal.tables,
-        "removed": dict(removal.counts),
-    }
+        profile = self.service.profiles.profile(record.key) if record.is_live else None
+        removals = [RemovalReport.of(each) for each in record.removals]
+        settings = profile and settings_document(profile)
+        return FeedReport.of(record, settings=settings, removals=removals)
 
 
 def _before(prefix: str) -> str:
@@ -162,17 +222,3 @@ def _before(prefix: str) -> str:
 
 def _time(ms: int) -> str | None:
     return from_ms(ms) if ms else None
-
-
-def _check_query(query: Mapping[str, str], *known: str) -> None:
-    for name in query:
-        if name not in known:
-            rule = f"is not known here; the known parameters are {', '.join(known)}"
-            raise InvalidFeed(rule, field=name)
-
-
-def _switch(query: Mapping[str, str], name: str) -> bool:
-    text = query.get(name, "false")
-    if text not in _SWITCHES:
-        raise InvalidFeed("must be true or false", field=name, value=text)
-    return _SWITCHES[text]
