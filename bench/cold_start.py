@@ -1,4 +1,4 @@
-"""Measure what importing each handler adds to a bare `import boto3`."""
+"""Measure the import of each handler, and what its declared routes add at their first request."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from bench.results import Section
 from tidings.aws.config import deployment
 from tidings.aws.config.settings import SETTINGS
+from tidings.http.routes import DECLARED
+from tidings.http.wire import Routes
 
 _ROOT = Path(__file__).parent.parent
 _RUNS, _RUNS_MAX = 5, 25  # the minimum of 5 runs suffices on a quiet machine
@@ -20,10 +22,34 @@ started = time.process_time()
 {first}
 print(time.process_time() - started)
 """
+# An endpoint, and the types of the parameters and bodies of all its routes. A first request needs
+# only those of one route.
+_DECLARED = """
+from contextlib import suppress
+from importlib import import_module
+from tidings.core.errors import Rejected
+endpoint = getattr(import_module({module!r}), {name!r})
+for declared in endpoint.declared.values():
+    for kind in declared.parameters.values():
+        with suppress(Rejected):
+            kind.parse({{}}, Rejected, "fields")
+"""
+
+ENDPOINTS: dict[str | None, list[type[Routes]]] = {
+    function.folder: [
+        each
+        for each in DECLARED
+        if each.function == function.name and any(r.function for r in each.declared.values())
+    ]
+    for function in deployment.FUNCTIONS
+}
 
 
 def _seconds(folder: str | None) -> float:
+    """Return the CPU time of a handler, and of the types of its routes if it has declared some."""
     first = "import boto3" if folder is None else "import handler"
+    for endpoint in ENDPOINTS.get(folder, ()):
+        first += _DECLARED.format(module=endpoint.__module__, name=endpoint.__name__)
     told = {each.variable: each.default for each in SETTINGS}
     environment = {name: "x" if text is None else text for name, text in told.items()}
     path = ["src", f"functions/{folder}"]
@@ -62,6 +88,6 @@ def measure() -> Section:
         met=worst <= _TARGET,
         notes=[
             f"CPU time, the best of {runs} processes each, taken in turn, with compiled files in "
-            "place."
+            "place; with the endpoints of declared routes, which are loaded when they are needed."
         ],
     )
