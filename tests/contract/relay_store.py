@@ -11,7 +11,7 @@ from tidings.core import limits
 from tidings.core.counters import LogCounter
 from tidings.core.model.pages import Page, encode
 from tidings.core.replication.election import LeaderLease, Member
-from tidings.core.replication.relay import Condition, Copy, Counts, Relay, Wanted
+from tidings.core.replication.relay import Copy, Counts, Relay, RelayStatus, Wanted
 from tidings.core.replication.source import Role
 
 AT = 4_102_444_800_000  # in 2100: pages expire
@@ -28,7 +28,7 @@ def full(feed: str) -> Relay:
         feed,
         id="0" * 31 + "1",
         wanted=Wanted.PAUSE,
-        condition=Condition.COPYING,
+        condition=RelayStatus.COPYING,
         owner="somebody",
         lease_until_ms=AT,
         checkpoint=7,

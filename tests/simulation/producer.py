@@ -11,7 +11,7 @@ from tests.simulation.process import Process
 from tests.simulation.world import World
 from tidings.core.auth.guard import Credential
 from tidings.core.errors import Unavailable
-from tidings.core.ingest.ingest import Request
+from tidings.core.ingest.ingest import PostRequest
 
 TYPES, IDS, PARENTS = ("video", "user", "show"), 8, ("channel/1", "channel/2", "channel/3")
 _ANSWER_MS = 12_000  # above the function's time limit: then the outcome is unknown
@@ -69,7 +69,7 @@ class Producer:
             if self.world.faults.strikes("slow_writer"):
                 process.slow["log.put"] = self.world.random.uniform(0, 9_000)
             ids = self.world.functions.services(process).ingester.accept(
-                Request(self.feed, body, "application/json", key, self._shows())
+                PostRequest(self.feed, body, "application/json", key, self._shows())
             )
             self.world.machine.note(process.name, "acknowledged", marker, ids[0])
             self._acknowledged(marker, ids, count, before)

@@ -15,7 +15,7 @@ from tests.simulation.parts import SOUND
 from tests.simulation.process import Process
 from tests.simulation.settings import TOMBSTONE_MS
 from tests.simulation.world import HOUR_MS, World
-from tidings.core.ingest.ingest import Request
+from tidings.core.ingest.ingest import PostRequest
 from tidings.core.model import cursors
 from tidings.core.model.events import Event
 
@@ -35,7 +35,7 @@ class Scene:
 
     def post(self, event: str, id: str) -> None:
         body = json.dumps({"event": event, "type": "t", "id": id, "data": {"of": f"{event} {id}"}})
-        request = Request(FEED, body.encode(), "application/json")
+        request = PostRequest(FEED, body.encode(), "application/json")
         self.world.ingest(lambda process: self._accept(process, request))
         self.pass_time(1_000)
 
@@ -52,7 +52,7 @@ class Scene:
             told += [_brief(event) for event in step.events]
         return told, step.progress.cursor
 
-    def _accept(self, process: Process, request: Request) -> None:
+    def _accept(self, process: Process, request: PostRequest) -> None:
         self.world.functions.services(process).ingester.accept(request)
 
 

@@ -99,7 +99,7 @@ class Retrying:
 
 
 @dataclass(slots=True)
-class Condition:
+class SenderStatus:
     """The sender's part of `/status`; *state* is `OK`, `away`, `denied`, `refused` or `disk`."""
 
     state: str = "OK"
@@ -118,7 +118,7 @@ class Sender:
     """
 
     def __init__(self, store: Store, folder: Path, target: Target, notices: Notices) -> None:
-        self.condition = Condition()
+        self.condition = SenderStatus()
         self._store = store
         self._folder = folder
         self._target = target

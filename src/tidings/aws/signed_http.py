@@ -114,14 +114,14 @@ _IDLE_S_MAX = 20.0
 
 
 @dataclass(slots=True, eq=False)  # so that a connection can be a key of a mapping
-class Connection:
+class PersistentConnection:
     """A persistent connection. *used_s* is the time of its last answer by `time.monotonic`."""
 
     socket: socket.socket
     used_s: float
 
 
-Kept = TypeVar("Kept", bound=Connection)
+Kept = TypeVar("Kept", bound=PersistentConnection)
 
 
 class IdleConnections(Generic[Kept]):

@@ -26,7 +26,7 @@ from botocore.exceptions import NoCredentialsError, NoRegionError
 from botocore.session import Session
 
 from tidings.aws.clients import THROTTLES
-from tidings.aws.signed_http import Connection, IdleConnections, Signer
+from tidings.aws.signed_http import IdleConnections, PersistentConnection, Signer
 from tidings.core.errors import Unavailable
 from tidings.core.websocket.connections import Outcome
 from tidings.core.websocket.send import Close, Send, Turn, Window
@@ -67,7 +67,7 @@ class _Phase(Enum):
     IDLE = 4
 
 
-class _Connection(Connection):
+class _Connection(PersistentConnection):
     """A connection and its current request. The parser calls the methods `on_...`."""
 
     def __init__(self, sock: socket.socket, others: int) -> None:

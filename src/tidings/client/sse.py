@@ -87,7 +87,7 @@ class Parser:
             yield Moved(event_id)
 
 
-class Connection:
+class StreamRequest:
     """The request of one connection to *url* and the parser of its answer, without I/O."""
 
     def __init__(self, url: str, cursor: str, wanted: Subscription) -> None:
@@ -143,7 +143,7 @@ def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Mov
         Lost: the connection failed or was silent for too long.
         WrongUrl: httpx cannot use *url*.
     """
-    connection = Connection(url, cursor, wanted)
+    connection = StreamRequest(url, cursor, wanted)
     with (
         connection.failures(),
         httpx.stream(**connection.request(), **connecting(url)) as answer,
@@ -158,7 +158,7 @@ async def listen_async(
     url: str, wanted: Subscription, cursor: str
 ) -> AsyncGenerator[Event | Moved, None]:
     """Yield the items of one connection, like `listen`, without blocking."""
-    connection = Connection(url, cursor, wanted)
+    connection = StreamRequest(url, cursor, wanted)
     with connection.failures():
         async with (
             httpx.AsyncClient(**connecting(url)) as client,

@@ -63,7 +63,7 @@ PAUSE_S = 20  # the pause between two checks of the feeds; a check costs 1 or 2 
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TableWork:
     """The work for one feed: to update its tables, or to compact its archive."""
 
     place: feeds.Place
@@ -107,14 +107,14 @@ class Lake:
     warehouse: Warehouse
     schemas: Schemas
 
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[TableWork]:
         """Return the work for each feed that exists now.
 
         Raises:
             Unavailable, BotoCoreError, ClientError: DynamoDB does not answer.
         """
         return [
-            Request(
+            TableWork(
                 feeds.named_tables(key, self.named),
                 _source(public_name(key), self.named),
                 self.opens,
@@ -187,7 +187,7 @@ def _run(lake: Lake, spark: SparkSession) -> list[str]:
     return failures
 
 
-def _failure(request: Request, spark: SparkSession, *, compacts: bool) -> str | None:
+def _failure(request: TableWork, spark: SparkSession, *, compacts: bool) -> str | None:
     feed = public_name(request.place.feed)
     try:
         request.compact(spark) if compacts else request.follow(spark)

@@ -135,7 +135,7 @@ class Admission:
         self._reported_s, self._rejection, self._evicted = now_s, 0, 0
 
 
-class Connection:
+class ClosingTransport:
     """A transport that limits the time for closing, and reports to *admission* when it is idle.
 
     `close` sends the buffered bytes for at most `close_s`, and then resets the connection. If
@@ -412,7 +412,7 @@ class HttpProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(**arguments)
         self.admission, self._is_admitted = admission, is_admitted
-        self._connection: Connection = None  # type: ignore[assignment]
+        self._connection: ClosingTransport = None  # type: ignore[assignment]
         self._active: Cycle | None = None
         self._in_message = self._in_body = False
         self._refusal: tuple[int, str] | None = None
@@ -429,7 +429,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         bounds = self.admission.bounds
         is_admitted = self._is_admitted or self.admission.admit(len(self.connections))
-        self._connection = Connection(transport, self.admission, self._is_receiving)
+        self._connection = ClosingTransport(transport, self.admission, self._is_receiving)
         super().connection_made(self._connection)  # type: ignore[arg-type]
         if is_admitted:
             self._wait(bounds.head_s)

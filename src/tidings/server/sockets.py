@@ -449,7 +449,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     to it, and has no message that waits for the app. Otherwise nothing more is read from it.
     """
 
-    transport: http_protocol.Connection  # type: ignore[assignment]
+    transport: http_protocol.ClosingTransport  # type: ignore[assignment]
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)

@@ -20,7 +20,7 @@ from tidings.client.address import Subscription, operations_url
 from tidings.client.errors import Lost
 from tidings.client.feed_api import Answer, FeedApi, NamedConsumers, connecting
 from tidings.client.retries import ATTEMPTS_MAX, Backoff, repeat
-from tidings.client.sse import Connection
+from tidings.client.sse import StreamRequest
 from tidings.core import limits
 from tidings.core.catchup.catchup import LIVE
 from tidings.core.followers.follower import STATE
@@ -161,7 +161,7 @@ class HttpBackend:
             password=where.password,
         )
         url = operations_url(where.url, where.feed)
-        connection = Connection(url, cursor, subscription)
+        connection = StreamRequest(url, cursor, subscription)
         with (
             connection.failures(),
             httpx.stream(**connection.request(), **connecting(url)) as answer,

@@ -196,7 +196,7 @@ _FAILURES = (files.NoDump, BadFile, BadExport, feeds.NotFollowing, TidingsError)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RunArguments:
     """The arguments of a run.
 
     *state* is `scan` or the folder of an export, and *plan* the folder for the plan.
@@ -292,7 +292,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def parse(arguments: Sequence[str] | None) -> Request:
+def parse(arguments: Sequence[str] | None) -> RunArguments:
     """Parse the arguments. If they are invalid, print a message and exit with 2."""
     parser = argparse.ArgumentParser(prog="tidings.sync.stage")
     for name in ("feed", "dump", "state", "plan"):
@@ -314,7 +314,7 @@ def parse(arguments: Sequence[str] | None) -> Request:
         parser.error(str(error))
 
 
-def _request(named: argparse.Namespace) -> Request:
+def _request(named: argparse.Namespace) -> RunArguments:
     where = feeds.named_tables(named.feed, named)
     options = SyncOptions(
         types=parse_types(named.types),
@@ -324,7 +324,7 @@ def _request(named: argparse.Namespace) -> Request:
         delete_share_max=named.max_delete_share,
     )
     through = named.through or 0
-    return Request(
+    return RunArguments(
         place=where,
         dump=named.dump,
         state=named.state,
@@ -335,7 +335,7 @@ def _request(named: argparse.Namespace) -> Request:
     )
 
 
-def _fail(request: Request, sentence: str) -> int:
+def _fail(request: RunArguments, sentence: str) -> int:
     request.write_failure(sentence)
     _say(f"failed: {sentence}")
     return 1

@@ -16,17 +16,17 @@ from tidings.twin.options import PREFIX, STAGE
 from tidings.twin.runtime_api import (
     Invoke,
     LoopbackServer,
-    Request,
     Response,
+    RuntimeRequest,
     aws_error,
     json_response,
 )
-from tidings.twin.socket_gateway import MESSAGE_BYTES_MAX, NORMAL, Connection, SocketGateway
+from tidings.twin.socket_gateway import MESSAGE_BYTES_MAX, NORMAL, OpenSocket, SocketGateway
 
 TOKEN_BYTES = 24  # random; 192 bits cannot be guessed
 
 _TOKEN = "x-amz-security-token"  # the header in which AWS's clients send the session token
-Api = Callable[[Request], Awaitable[Response | None]]
+Api = Callable[[RuntimeRequest], Awaitable[Response | None]]
 _CONNECTION = re.compile(rf"(?:/{STAGE})?/@connections/([^/]+)")
 SYNC_BYTES_MAX = 6 * 1024 * 1024  # Lambda's limit for the payload of a synchronous invocation
 ASYNC_BYTES_MAX = 1024 * 1024  # Lambda's limit for the payload of an asynchronous invocation
@@ -61,7 +61,7 @@ class InternalApis:
     async def stop(self) -> None:
         await self._server.stop()
 
-    async def _handle(self, request: Request) -> Response:
+    async def _handle(self, request: RuntimeRequest) -> Response:
         shown = request.headers.get(_TOKEN, "")
         if not hmac.compare_digest(shown.encode(), self.token.encode()):
             message = "The security token included in the request is invalid."
@@ -78,7 +78,7 @@ class ConnectionsApi:
     def __init__(self, gateway: SocketGateway) -> None:
         self._gateway = gateway
 
-    async def handle(self, request: Request) -> Response | None:
+    async def handle(self, request: RuntimeRequest) -> Response | None:
         """Answer a request to this API; return None for other requests."""
         match = _CONNECTION.fullmatch(request.path)
         if match is None:
@@ -96,7 +96,7 @@ class ConnectionsApi:
         return aws_error(403, "ForbiddenException", "Forbidden")
 
 
-def _post(connection: Connection, body: bytes) -> Response:
+def _post(connection: OpenSocket, body: bytes) -> Response:
     if len(body) > MESSAGE_BYTES_MAX:
         message = f"Message exceeds the limit of {MESSAGE_BYTES_MAX} bytes"
         return aws_error(413, "PayloadTooLargeException", message)
@@ -105,7 +105,7 @@ def _post(connection: Connection, body: bytes) -> Response:
     return Response(200)
 
 
-def _describe(connection: Connection) -> Response:
+def _describe(connection: OpenSocket) -> Response:
     caller = connection.caller
     return json_response(
         200,
@@ -132,7 +132,7 @@ class LambdaApi:
         self._retry_after_s = retry_after_s
         self._queued: set[asyncio.Task[None]] = set()
 
-    async def handle(self, request: Request) -> Response | None:
+    async def handle(self, request: RuntimeRequest) -> Response | None:
         """Answer a request to this API; return None for other requests."""
         match = _INVOCATIONS.fullmatch(request.path)
         if match is None:
@@ -155,7 +155,7 @@ class LambdaApi:
             task.cancel()
         await asyncio.gather(*self._queued, return_exceptions=True)
 
-    async def _answer(self, name: str, request: Request) -> Response:
+    async def _answer(self, name: str, request: RuntimeRequest) -> Response:
         kind = request.headers.get("x-amz-invocation-type", "RequestResponse")
         bytes_max = ASYNC_BYTES_MAX if kind == "Event" else SYNC_BYTES_MAX
         if len(request.body) > bytes_max:

@@ -35,7 +35,7 @@ _PREFIX = "/2018-06-01/runtime/"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RuntimeRequest:
     """A request; *path* is percent-decoded and without the query; header names are lower case."""
 
     method: str
@@ -51,7 +51,7 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[RuntimeRequest], Awaitable[Response]]
 
 
 def json_response(status: int, value: object, headers: Mapping[str, str] | None = None) -> Response:
@@ -106,7 +106,7 @@ class LoopbackServer:
                 writer.close()
 
 
-async def _read(reader: asyncio.StreamReader) -> Request | None:
+async def _read(reader: asyncio.StreamReader) -> RuntimeRequest | None:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:
@@ -124,7 +124,7 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
         raise ConnectionAbortedError
     async with asyncio.timeout(BODY_S):
         body = await reader.readexactly(size) if size else b""
-    return Request(method, unquote(target.partition("?")[0]), headers, body)
+    return RuntimeRequest(method, unquote(target.partition("?")[0]), headers, body)
 
 
 def _encode(response: Response) -> bytes:
@@ -182,7 +182,7 @@ class RuntimeApi:
     def hand(self, invocation: Invocation) -> None:
         self._waiting.put_nowait(invocation)
 
-    async def handle(self, request: Request) -> Response:
+    async def handle(self, request: RuntimeRequest) -> Response:
         shown = request.headers.get("authorization", "").encode()
         if not hmac.compare_digest(shown, basic(self._user_info).encode()):
             return json_response(403, {"errorType": "Forbidden", "errorMessage": "Forbidden"})

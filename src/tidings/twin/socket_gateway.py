@@ -126,7 +126,7 @@ class Ending:
     by_server: bool
 
 
-class Connection:
+class OpenSocket:
     """An accepted connection, and its outgoing messages; `ended` is done when it has to end."""
 
     def __init__(self, caller: Caller) -> None:
@@ -179,10 +179,10 @@ class SocketGateway:
         self._invoke = invoke
         self._idle_s = idle_s
         self._life_s = life_s
-        self._open: dict[str, Connection] = {}
+        self._open: dict[str, OpenSocket] = {}
         self._background: set[asyncio.Task[None]] = set()
 
-    def find(self, connection_id: str) -> Connection | None:
+    def find(self, connection_id: str) -> OpenSocket | None:
         return self._open.get(connection_id)
 
     async def serve(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -198,7 +198,7 @@ class SocketGateway:
             await refuse(send, status, "")
             return
         await send({"type": "websocket.accept"})
-        connection = self._open[caller.connection_id] = Connection(caller)
+        connection = self._open[caller.connection_id] = OpenSocket(caller)
         ending = Ending(1006, "", by_server=False)
         try:
             ending = await self._converse(connection, receive, send)
@@ -229,7 +229,7 @@ class SocketGateway:
         event = disconnect_event(caller, ending.code, ending.reason, now_ms=now_ms)
         await self._call(DISCONNECT, event)
 
-    async def _converse(self, connection: Connection, receive: Receive, send: Send) -> Ending:
+    async def _converse(self, connection: OpenSocket, receive: Receive, send: Send) -> Ending:
         reading = asyncio.ensure_future(self._read(connection, receive))
         writing = asyncio.ensure_future(_write(connection, send))
         expiring = asyncio.ensure_future(self._end_when_due(connection))
@@ -244,7 +244,7 @@ class SocketGateway:
                 task.cancel()
             await asyncio.gather(reading, writing, expiring, return_exceptions=True)
 
-    async def _read(self, connection: Connection, receive: Receive) -> None:
+    async def _read(self, connection: OpenSocket, receive: Receive) -> None:
         while (event := await receive())["type"] == "websocket.receive":
             connection.mark_active()
             text = event.get("text")
@@ -256,7 +256,7 @@ class SocketGateway:
         code = event.get("code") or 1005
         connection.end(code, event.get("reason") or "", by_server=False)
 
-    async def _receive(self, connection: Connection, text: str) -> None:
+    async def _receive(self, connection: OpenSocket, text: str) -> None:
         if self._lacks_function(text):
             connection.in_flight.release()
             return
@@ -275,7 +275,7 @@ class SocketGateway:
             return False
         return isinstance(action, str) and action in self._without_function
 
-    async def _end_when_due(self, connection: Connection) -> None:
+    async def _end_when_due(self, connection: OpenSocket) -> None:
         while (left_ms := connection.left_ms(self._idle_s, self._life_s)) > 0:
             await asyncio.sleep(left_ms / 1000)
         connection.end(GOING_AWAY, "Going away")
@@ -323,7 +323,7 @@ def _apology(event: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-async def _write(connection: Connection, send: Send) -> None:
+async def _write(connection: OpenSocket, send: Send) -> None:
     while (text := await connection.outgoing.get()) is not None:
         try:
             await send({"type": "websocket.send", "text": text})

@@ -141,7 +141,7 @@ class Batch:
     failures: int = 0
 
 
-class Condition(Enum):
+class DiscardReason(Enum):
     """The reason why records were discarded, as sent to the failure destination."""
 
     RETRIES = "RetryAttemptsExhausted"
@@ -246,7 +246,7 @@ def event_of(records: Sequence[Record]) -> bytes:
 
 
 def save_given_up(
-    folder: Path, function_arn: str, shard: Shard, batch: Batch, condition: Condition
+    folder: Path, function_arn: str, shard: Shard, batch: Batch, condition: DiscardReason
 ) -> Path:
     """Write the document that Lambda would store in the failure destination; return its file."""
     now_ms = clock.now_ms()
@@ -259,7 +259,7 @@ def save_given_up(
 
 
 def _given_up(
-    shard: Shard, function_arn: str, batch: Batch, condition: Condition, now_ms: int
+    shard: Shard, function_arn: str, batch: Batch, condition: DiscardReason, now_ms: int
 ) -> Mapping[str, object]:
     first, last = batch.records[0], batch.records[-1]
     return {
@@ -289,7 +289,7 @@ def _given_up(
     }
 
 
-GiveUp = Callable[[Shard, Batch, Condition], object]
+GiveUp = Callable[[Shard, Batch, DiscardReason], object]
 
 
 @dataclass(slots=True)
@@ -367,7 +367,7 @@ class StreamPoller:
             tried = todo.popleft()
             old, left = drop_old(tried, now_ms=clock.now_ms(), age_max_s=self._source.age_max_s)
             if old is not None:
-                self._give_up(shard, old, Condition.AGE)
+                self._give_up(shard, old, DiscardReason.AGE)
             if left is not None:
                 todo.extendleft(reversed(await self._try(shard, left)))
 
@@ -379,7 +379,7 @@ class StreamPoller:
         failed_at = first_failure(answer, batch)
         outcome = settle(batch, failed_at, retries_max=self._source.retries_max)
         if outcome.given_up is not None:
-            self._give_up(shard, outcome.given_up, Condition.RETRIES)
+            self._give_up(shard, outcome.given_up, DiscardReason.RETRIES)
         return outcome.todo
 
     async def _ready_shards(self) -> list[Shard]:

@@ -15,7 +15,7 @@ from tidings.aws.effects import now_ms
 from tidings.client.events import Event
 from tidings.client.sse import Parser
 from tidings.core.errors import Rejected
-from tidings.core.ingest.ingest import Request
+from tidings.core.ingest.ingest import PostRequest
 from tidings.core.model.feeds import FixedFeeds
 from tidings.core.settings.profiles import CompatibilityMode
 from tidings.http.streams.sse import ClientCounter, EventStreams
@@ -27,7 +27,7 @@ Message = MutableMapping[str, Any]
 
 
 def accept(scene: Scene, body: str, kind: str = JSON, key: str = "") -> list[str]:
-    return scene.ingester.accept(Request(FEED, body.encode(), kind, key or None))
+    return scene.ingester.accept(PostRequest(FEED, body.encode(), kind, key or None))
 
 
 def refused(scene: Scene, body: str) -> Rejected:

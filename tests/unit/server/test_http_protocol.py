@@ -20,7 +20,12 @@ import uvloop
 from tests.certificates import write_authority
 from tidings.core import limits
 from tidings.http.asgi import Message, Receive, Send, wait_for_disconnect
-from tidings.server.http_protocol import Admission, Connection, RequestLimits, connections_within
+from tidings.server.http_protocol import (
+    Admission,
+    ClosingTransport,
+    RequestLimits,
+    connections_within,
+)
 from tidings.server.http_server import serving
 from tidings.server.sockets import SocketApp, Sockets
 
@@ -627,7 +632,7 @@ def test_the_kernel_discards_what_a_cut_client_has_not_read() -> None:
             get_extra_info=lambda _: ends[0],
             get_write_buffer_size=lambda: 1,
         )
-        connection = Connection(transport, Admission(quick), lambda: False)
+        connection = ClosingTransport(transport, Admission(quick), lambda: False)
         with ends[1]:
             duplicate = ends[0].dup()
             connection.on_full()
@@ -654,7 +659,7 @@ def test_a_client_that_reads_slowly_is_not_cut() -> None:
     async def run() -> None:
         transport = Transport()
         bounds = RequestLimits(1, LONG_S, LONG_S, 0.001)
-        Connection(transport, Admission(bounds), lambda: False).on_full()
+        ClosingTransport(transport, Admission(bounds), lambda: False).on_full()
         await until(lambda: transport.is_aborted)
         assert transport.left == 0
 
@@ -678,7 +683,7 @@ def test_the_last_wait_of_a_connection_decides_its_deadline() -> None:
             return asyncio.TimerHandle(at_s, call, (), asyncio.get_running_loop())
 
     async def run() -> None:
-        connection = Connection(asyncio.Transport(), Admission(PATIENT), lambda: False)
+        connection = ClosingTransport(asyncio.Transport(), Admission(PATIENT), lambda: False)
         loop, ended = Loop(), list[str]()
         connection._loop = loop  # type: ignore[assignment]
         connection.wait(10, lambda: ended.append("first"))

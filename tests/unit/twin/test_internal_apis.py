@@ -155,5 +155,5 @@ def test_a_body_that_never_comes_holds_no_connection(monkeypatch: pytest.MonkeyP
     asyncio.run(whole())
 
 
-async def _never_called(request: runtime_api.Request) -> runtime_api.Response:
+async def _never_called(request: runtime_api.RuntimeRequest) -> runtime_api.Response:
     raise AssertionError(request)

@@ -23,7 +23,7 @@ from tidings.twin.clock import PollInterval
 from tidings.twin.runtime_api import Answer, failure
 from tidings.twin.streams import (
     Batch,
-    Condition,
+    DiscardReason,
     NotRead,
     Outcome,
     Page,
@@ -217,7 +217,7 @@ class Source:
         self._changed = asyncio.Condition()
         self._running = 0
         self.events: list[Event] = []
-        self.given_up: list[tuple[list[int], Condition]] = []
+        self.given_up: list[tuple[list[int], DiscardReason]] = []
         self.at_once_max = 0
 
     @property
@@ -249,7 +249,7 @@ class Source:
             self._changed.notify_all()
         return answer
 
-    def give_up(self, shard: Shard, batch: Batch, condition: Condition) -> None:
+    def give_up(self, shard: Shard, batch: Batch, condition: DiscardReason) -> None:
         pages = pages_of({"Records": [record.event for record in batch.records]})
         self.given_up.append((pages, condition))
 
@@ -348,7 +348,7 @@ async def test_a_poisoned_record_is_isolated_and_given_up(source: Source) -> Non
     await source.until(lambda: 5 in source.delivered)
 
     good = [page for pages in source.tries if 2 not in pages for page in pages]
-    assert source.given_up == [([2], Condition.RETRIES)]
+    assert source.given_up == [([2], DiscardReason.RETRIES)]
     assert source.tries.count([2]) == SOURCE.retries_max + 1
     assert good == [1, 3, 4, 5]
 
@@ -403,7 +403,7 @@ async def test_other_kinds_of_records_invoke_nothing(source: Source) -> None:
 def test_records_that_have_become_too_old_are_given_up_untried() -> None:
     """Newer records are delivered."""
     tried: list[bytes] = []
-    given_up: list[tuple[Batch, Condition]] = []
+    given_up: list[tuple[Batch, DiscardReason]] = []
 
     async def deliver(payload: bytes) -> Answer:
         tried.append(payload)
@@ -421,7 +421,7 @@ def test_records_that_have_become_too_old_are_given_up_untried() -> None:
     old, young = Record("1", 0, {"n": 1}), Record("2", 2**53, {"n": 2})
     asyncio.run(poller.process(Shard("arn", "shard"), Batch((old, young))))
 
-    assert given_up == [(Batch((old,)), Condition.AGE)]
+    assert given_up == [(Batch((old,)), DiscardReason.AGE)]
     assert [json.loads(payload) for payload in tried] == [{"Records": [{"n": 2}]}]
 
 
@@ -430,7 +430,7 @@ def test_what_is_given_up_is_kept_with_its_payload(tmp_path: Path) -> None:
     batch = Batch((Record("7", 0, {"n": 7}), Record("8", 1500, {"n": 8})), failures=3)
     arn = "arn:aws:lambda:us-east-1:000000000000:function:f"
     shard = Shard("stream", "shard-1")
-    file = streams.save_given_up(tmp_path, arn, shard, batch, Condition.RETRIES)
+    file = streams.save_given_up(tmp_path, arn, shard, batch, DiscardReason.RETRIES)
     document = json.loads(file.read_text())
 
     assert file.relative_to(tmp_path).parts[:2] == ("f", "shard-1")

@@ -34,7 +34,7 @@ from botocore.exceptions import (
 from tidings.aws.clients import ConditionFailed, ca_certs, translate_errors
 from tidings.aws.dynamodb.table import conditional
 from tidings.aws.effects import Threads
-from tidings.aws.signed_http import Connection, IdleConnections, Signer
+from tidings.aws.signed_http import IdleConnections, PersistentConnection, Signer
 from tidings.core.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class KeptConnections:
     url: str
     connect_s: float
     read_s: float
-    _idle: IdleConnections[Connection] = field(default_factory=IdleConnections)
+    _idle: IdleConnections[PersistentConnection] = field(default_factory=IdleConnections)
     _trust: ssl.SSLContext | None = None
 
     def ask(self, head: bytes, body: bytes) -> Answer:
@@ -259,9 +259,9 @@ class KeptConnections:
             self._idle.keep(connection)
         return answer
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> PersistentConnection:
         try:
-            return Connection(self._open_socket(), time.monotonic())
+            return PersistentConnection(self._open_socket(), time.monotonic())
         except OSError as error:
             raise EndpointConnectionError(endpoint_url=self.url, error=error) from error
 

@@ -26,7 +26,7 @@ from tidings.aws.dynamodb.attributes import Item, head_key, number, number_of, t
 from tidings.aws.dynamodb.log import encode_page
 from tidings.aws.dynamodb.table import Table, TableStore, expressions, of_version
 from tidings.core.errors import BrokenRelay, Unavailable
-from tidings.core.replication.relay import Condition, Copy, Counts, Relay, Wanted
+from tidings.core.replication.relay import Copy, Counts, Relay, RelayStatus, Wanted
 from tidings.core.replication.source import Role
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _KIND = "relay"
-_ENUMS = {"wanted": Wanted, "condition": Condition, "role": Role}
+_ENUMS = {"wanted": Wanted, "condition": RelayStatus, "role": Role}
 _NAMES = frozenset(each.name for each in fields(Relay)) - {"feed", "version"}
 
 

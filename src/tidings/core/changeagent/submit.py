@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.webhooks import WebhookVeto
     from tidings.core.counters import Counters
     from tidings.core.effects import Count
-    from tidings.core.ingest.ingest import Request
+    from tidings.core.ingest.ingest import PostRequest
     from tidings.core.log.append import Appender
     from tidings.core.model.feeds import FeedNames
 
@@ -45,7 +45,7 @@ class Proposer:
     counters: Counters
     tracer: Tracer = field(default_factory=disabled_tracer)
 
-    def accept(self, request: Request) -> int:
+    def accept(self, request: PostRequest) -> int:
         """Append the change of *request*; return its id.
 
         Raises:
@@ -63,7 +63,7 @@ class Proposer:
                         self.counters.refuse(key)
             raise
 
-    def _accept(self, request: Request) -> int:
+    def _accept(self, request: PostRequest) -> int:
         feed = self.feeds.key(request.feed)
         if feed != request.feed:
             request = request._replace(feed=feed)

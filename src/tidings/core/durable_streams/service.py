@@ -25,7 +25,7 @@ from tidings.core.durable_streams.stream import (
 )
 from tidings.core.durable_streams.stream import require_stream as checked
 from tidings.core.errors import TidingsError
-from tidings.core.ingest.ingest import Request, append_lines
+from tidings.core.ingest.ingest import PostRequest, append_lines
 from tidings.core.limits import ID_BYTES_MAX
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.operations import check_text
@@ -289,7 +289,7 @@ class StreamWriter:
 
     def _append(self, feed: str, lines: Sequence[str], trace: str | None) -> Place:
         """Append *lines* as a page; return the place of the last line."""
-        request = Request(feed, b"", "", trace=trace)
+        request = PostRequest(feed, b"", "", trace=trace)
         page = append_lines(self.appender, self.tracer, request, b"", lines, None)
         self.runtime.count("OperationsIngested", len(lines))
         return Place(page.number, len(lines) - 1, page.seconds)

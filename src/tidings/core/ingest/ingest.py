@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _PRINTABLE = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}", re.ASCII)
 
 
-class Request(NamedTuple):
+class PostRequest(NamedTuple):
     """A producer's request.
 
     *key* is the Idempotency-Key, and *credential* the producer's credential. Each is None if the
@@ -85,7 +85,7 @@ class Ingester:
     lines: BodyParser = _operations
     tracer: Tracer = field(default_factory=disabled_tracer)
 
-    def accept(self, request: Request) -> list[str]:
+    def accept(self, request: PostRequest) -> list[str]:
         """Append the operations of *request* and return their event ids, in order.
 
         Return no ids if `request.ids` is False.
@@ -114,7 +114,7 @@ class Ingester:
             if key is not None:
                 self.counters.refuse(key)
 
-    def _append(self, request: Request) -> tuple[Page, int]:
+    def _append(self, request: PostRequest) -> tuple[Page, int]:
         """Append the operations; return the page and the number of operations in it."""
         feed = self.feeds.key(request.feed)
         if feed != request.feed:
@@ -137,7 +137,7 @@ class Ingester:
 def append_lines(
     appender: Appender,
     tracer: Tracer,
-    request: Request,
+    request: PostRequest,
     body: bytes,
     lines: Sequence[str],
     own: str | None,

@@ -23,7 +23,7 @@ from tidings.core.effects import is_ahead
 from tidings.core.errors import BrokenBatch, Unavailable, UpstreamRefused
 from tidings.core.model.feeds import STATE
 from tidings.core.model.operations import as_event
-from tidings.core.replication.relay import Condition, Copy
+from tidings.core.replication.relay import Copy, RelayStatus
 from tidings.core.replication.source import ALL
 from tidings.core.replication.wire import Rows
 from tidings.core.state.rows import Difference, Kind, bucket_rows
@@ -150,7 +150,7 @@ class Bootstrapper:
             checkpoint=page,
             seconds=copy.seconds,
             low_watermark=page + 1,
-            condition=Condition.RUNNING,
+            condition=RelayStatus.RUNNING,
             copy=None,
         )
 

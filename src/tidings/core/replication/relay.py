@@ -64,7 +64,7 @@ class Wanted(Enum):
     PROMOTED = "promoted"  # the relay copies nothing any more, and producers post to this feed
 
 
-class Condition(Enum):
+class RelayStatus(Enum):
     """The state that the last run found."""
 
     NEW = "new"  # no page was read yet
@@ -135,7 +135,7 @@ class Relay:
     version: int = 0
     id: str = ""
     wanted: Wanted = Wanted.RUN
-    condition: Condition = Condition.NEW
+    condition: RelayStatus = RelayStatus.NEW
     owner: str = ""
     lease_until_ms: int = 0
     checkpoint: int = 0
@@ -173,7 +173,7 @@ class Relay:
     @property
     def is_blocked(self) -> bool:
         """Return True if the relay stays stopped until an operator acts."""
-        return self.condition in (Condition.FELL_OFF, Condition.OTHER_LOG, Condition.CYCLE)
+        return self.condition in (RelayStatus.FELL_OFF, RelayStatus.OTHER_LOG, RelayStatus.CYCLE)
 
     @property
     def is_complete(self) -> bool:
@@ -189,7 +189,7 @@ class Relay:
         return self.owner != "" and is_ahead(self.lease_until_ms, now_ms, limits.RELAY_LEASE_MS)
 
 
-def record_failure(relay: Relay, condition: Condition, error: str, *, now_ms: int) -> Relay:
+def record_failure(relay: Relay, condition: RelayStatus, error: str, *, now_ms: int) -> Relay:
     """Return *relay* after a failed attempt. The delay before the next attempt grows."""
     failures = relay.failures + 1
     return replace(
@@ -213,9 +213,9 @@ def clear_failure(relay: Relay) -> Relay:
 
 def restart(relay: Relay) -> Relay:
     """Return *relay* started by an operator, without its error and at the same position."""
-    condition = Condition.COPYING if relay.copy else Condition.RUNNING
+    condition = RelayStatus.COPYING if relay.copy else RelayStatus.RUNNING
     begun = relay.copy or relay.checkpoint
-    return replace(clear_failure(relay), condition=condition if begun else Condition.NEW)
+    return replace(clear_failure(relay), condition=condition if begun else RelayStatus.NEW)
 
 
 @dataclass(frozen=True, slots=True)

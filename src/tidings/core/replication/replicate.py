@@ -29,10 +29,10 @@ from tidings.core.replication.bootstrap import Comparison
 from tidings.core.replication.election import Elector
 from tidings.core.replication.relay import (
     RELAY,
-    Condition,
     Copy,
     Counts,
     RelayLock,
+    RelayStatus,
     Wanted,
     clear_failure,
     record_failure,
@@ -317,11 +317,11 @@ class _Run:
         except LogFellOff as error:
             self._fell_off(str(error))
         except OtherLog as error:
-            self._stop(Condition.OTHER_LOG, f"{url} has another log: {error}")
+            self._stop(RelayStatus.OTHER_LOG, f"{url} has another log: {error}")
         except UpstreamRefused as error:
-            self._record_failure(Condition.REFUSED, str(error))
+            self._record_failure(RelayStatus.REFUSED, str(error))
         except (Unavailable, BrokenBatch, TooLarge) as error:
-            self._record_failure(Condition.RETRYING, str(error))
+            self._record_failure(RelayStatus.RETRYING, str(error))
         else:
             self._store(batch, groups, url)
 
@@ -381,7 +381,7 @@ class _Run:
         if self.relay.checkpoint or not self.parts.log.head(self.relay.feed):
             return True
         error = "local pages exist but their upstream is unknown; run `tidings relays reset`"
-        self._stop(Condition.OTHER_LOG, error)
+        self._stop(RelayStatus.OTHER_LOG, error)
         return False
 
     def _append_all(self, groups: Sequence[Sequence[Page]], filtered: int) -> None:
@@ -407,7 +407,7 @@ class _Run:
             # The document is unchanged, so the log has a page with one of these numbers.
             first = pages[0].number
             error = f"page {first} or a later one exists already, but was not copied"
-            self._stop(Condition.OTHER_LOG, error)
+            self._stop(RelayStatus.OTHER_LOG, error)
         return False
 
     def _idle(self) -> None:
@@ -432,18 +432,18 @@ class _Run:
         else:
             return False
         if self.source.role is Role.ELECTED and url != self.source.url:
-            self._record_failure(Condition.RETRYING, error)
+            self._record_failure(RelayStatus.RETRYING, error)
         else:
-            self._stop(Condition.CYCLE, error)
+            self._stop(RelayStatus.CYCLE, error)
         return True
 
-    def _record_failure(self, condition: Condition, error: str) -> None:
+    def _record_failure(self, condition: RelayStatus, error: str) -> None:
         self.parts.runtime.count("RelayRetries", 1)
         self.lock.save(
             record_failure(self.relay, condition, error, now_ms=self.parts.runtime.clock())
         )
 
-    def _stop(self, condition: Condition, error: str) -> None:
+    def _stop(self, condition: RelayStatus, error: str) -> None:
         """Store *condition* and *error*. The relay then stops until an operator acts."""
         self.lock.save(replace(self.relay, condition=condition, error=_cut(error)))
 
@@ -456,12 +456,12 @@ class _Run:
         self.parts.runtime.count("RelayFellOff", 1)
         copy = _COPIES.get(self.source.fall_off)
         if copy is None:
-            self._stop(Condition.FELL_OFF, error)
+            self._stop(RelayStatus.FELL_OFF, error)
         else:
             self._begin_copy(copy, error)
 
     def _begin_copy(self, copy: Copy, error: str) -> None:
-        relay = replace(clear_failure(self.relay), copy=copy, condition=Condition.COPYING)
+        relay = replace(clear_failure(self.relay), copy=copy, condition=RelayStatus.COPYING)
         self.lock.save(replace(relay, error=_cut(error)))
 
     def _copy(self, copy: Copy, url: str) -> None:
@@ -480,20 +480,20 @@ class _Run:
             selection = self.source.selection
             after, status = self.parts.bootstrapper.step(relay, copy, url, selection)
         except UpstreamRefused as error:
-            self._record_failure(Condition.REFUSED, str(error))
+            self._record_failure(RelayStatus.REFUSED, str(error))
         except (Unavailable, BrokenBatch) as error:
-            self._record_failure(Condition.RETRYING, str(error))
+            self._record_failure(RelayStatus.RETRYING, str(error))
         else:
             if status is not None:
                 if self._is_cycle(status, url):
                     return
                 self.lock.observe(status, url)
-            going = replace(relay, failures=0, attempt_ms=0, condition=Condition.COPYING)
+            going = replace(relay, failures=0, attempt_ms=0, condition=RelayStatus.COPYING)
             self.lock.save(replace(going, copy=after))
 
 
 def _well(relay: Relay) -> Relay:
-    return replace(clear_failure(relay), condition=Condition.RUNNING)
+    return replace(clear_failure(relay), condition=RelayStatus.RUNNING)
 
 
 def _cut(error: str) -> str:

@@ -208,7 +208,7 @@ class Tables:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SyncRequest:
     """A request for a sync of the feed with the key *feed*.
 
     *options* are additional command-line options for the job.
@@ -236,7 +236,7 @@ class Request:
         return [word for pair in named.items() for word in pair] + list(self.options)
 
 
-def read_request(raw: object, bucket: str, feeds: FeedNames) -> Request | None:
+def read_request(raw: object, bucket: str, feeds: FeedNames) -> SyncRequest | None:
     """Parse a request; return None for an upload that starts no sync.
 
     *bucket* is the bucket that receives uploads.
@@ -257,7 +257,7 @@ def read_request(raw: object, bucket: str, feeds: FeedNames) -> Request | None:
     feed = raw.get("feed", DEFAULT_FEED)
     if not isinstance(feed, str):
         raise InvalidSync("must be a string", field="feed", value=feed)
-    return Request(feeds.key(feed), _dump(raw), _flag(raw, "dry_run", False), _options(raw))
+    return SyncRequest(feeds.key(feed), _dump(raw), _flag(raw, "dry_run", False), _options(raw))
 
 
 def prefix(id: str) -> str:
@@ -271,7 +271,7 @@ def approval(id: str) -> str:
 
 
 def validate_request(
-    request: Request | None, id: str, bucket: str, tables: Tables
+    request: SyncRequest | None, id: str, bucket: str, tables: Tables
 ) -> dict[str, Any]:
     """Return the input of the later steps; `wanted` in it is False if there are no later steps."""
     if request is None:

@@ -68,7 +68,7 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RegistrationRequest:
     """A valid registration. It is accepted only if *password* is right."""
 
     listener: Listener
@@ -116,7 +116,7 @@ def looks_like(text: str) -> bool:
     )
 
 
-def parse(text: str, listener: Listener, resources: Mapping[str, Resource]) -> Request:
+def parse(text: str, listener: Listener, resources: Mapping[str, Resource]) -> RegistrationRequest:
     """Parse the registration of *listener*.
 
     Raises:
@@ -129,7 +129,7 @@ def parse(text: str, listener: Listener, resources: Mapping[str, Resource]) -> R
     registered = replace(listener, instance=instance, service=_service(raw), kinds=kinds)
     if len(registered.filter.keys()) > limits.FILTER_VALUES_MAX:
         _refuse(f"{says} holds at most {limits.FILTER_VALUES_MAX} sub-resources")
-    return Request(registered, _password(raw))
+    return RegistrationRequest(registered, _password(raw))
 
 
 def _object(text: str, version: int, says: str) -> dict[str, Any]:

@@ -204,7 +204,7 @@ class ParkedMessages(Fields):
     parked: list[ParkedMessage]
 
 
-class Note(Fields, name=""):
+class NoteReport(Fields, name=""):
     at_ms: Ms
     who: Annotated[str, Example("ann")]
     what: Annotated[str, Example("pause")]
@@ -213,10 +213,10 @@ class Note(Fields, name=""):
 
 
 class Notes(Fields):
-    notes: list[Note]
+    notes: list[NoteReport]
 
 
-class Failure(Fields, name=""):
+class ConsumerFailure(Fields, name=""):
     id: EntryId | None
     error: str
     at_ms: Ms
@@ -232,7 +232,7 @@ class FilterFields(Fields, name=""):
     erasures: bool | Unset = wire.UNSET
 
 
-class Lease(FilterFields):
+class LeaseReport(FilterFields, name="Lease"):
     """The data that a worker needs to continue."""
 
     fence: Annotated[int, Example(3)]
@@ -269,7 +269,7 @@ class ConsumerReport(FilterFields, name="Consumer"):
     parked: int
     retries: list[str]
     single_through: EntryId | None
-    failure: Failure | None
+    failure: ConsumerFailure | None
     paused: bool
     written: int
     worker: str | None
@@ -285,7 +285,7 @@ class ConsumerReport(FilterFields, name="Consumer"):
             lag_pages=lag.pages,
             lag_ms=lag.ms,
             single_through=position.encode_position(consumer.single),
-            failure=failure and Failure.copy_of(failure, id=failure.id or None),
+            failure=failure and ConsumerFailure.copy_of(failure, id=failure.id or None),
             worker=consumer.owner if consumer.is_held(now_ms) else None,
             **filter_document(consumer.filter),
         )
@@ -422,15 +422,15 @@ class ConsumerRouter(
         They remain when the consumer is deleted.
         """
         notes = self.consumers.store.notes(call.feed, check_name(call.name))
-        return Notes(notes=[Note.copy_of(each, id=each.id or wire.UNSET) for each in notes])
+        return Notes(notes=[NoteReport.copy_of(each, id=each.id or wire.UNSET) for each in notes])
 
     @_action("lease", CONSUME, "14.3", errors=(*_WORKED, errors.ConsumerHeld))
-    def lease_consumer(self, call: Call, body: LeaseRequest) -> Lease:
+    def lease_consumer(self, call: Call, body: LeaseRequest) -> LeaseReport:
         """Acquire the lease as a worker."""
         return self._lease(self.consumers.lease(call.feed, call.name, body.worker))
 
     @_action("ack", CONSUME, "14.4", errors=_WORKED)
-    def acknowledge_messages(self, call: Call, body: AcknowledgementRequest) -> Lease:
+    def acknowledge_messages(self, call: Call, body: AcknowledgementRequest) -> LeaseReport:
         """Acknowledge messages, renew the lease."""
         done = Acknowledgement(
             through=body.through,
@@ -442,13 +442,13 @@ class ConsumerRouter(
         return self._lease(self.consumers.acknowledge(call.feed, call.name, body.fence, done))
 
     @_action("fail", CONSUME, "14.4", errors=_WORKED)
-    def report_failure(self, call: Call, body: FailureReport) -> Lease:
+    def report_failure(self, call: Call, body: FailureReport) -> LeaseReport:
         """Report a failure, release the lease."""
         entry = body.id.encode() if body.id else ""
         return self._lease(self.consumers.fail(call.feed, call.name, body.fence, entry, body.error))
 
     @_action("release", CONSUME, "14.4", errors=_WORKED)
-    def release_consumer(self, call: Call, body: FenceRequest) -> Lease:
+    def release_consumer(self, call: Call, body: FenceRequest) -> LeaseReport:
         """Release the lease."""
         return self._lease(self.consumers.release(call.feed, call.name, body.fence))
 
@@ -499,8 +499,8 @@ class ConsumerRouter(
         need = ADMIN if found.action and is_hook else found.need
         return need.admit(self.guard, call.feed, call.credential)
 
-    def _lease(self, session: Session) -> Lease:
-        return Lease.of(session, self.consumers.clock())
+    def _lease(self, session: Session) -> LeaseReport:
+        return LeaseReport.of(session, self.consumers.clock())
 
     def _report(self, consumer: Consumer, lag: Lag) -> ConsumerReport:
         return ConsumerReport.of(consumer, lag, self.consumers.clock())

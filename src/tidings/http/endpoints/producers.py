@@ -59,9 +59,9 @@ class Items:
         return answers.accepted_answer(request, self.ingester.accept(to_core_request(request)))
 
 
-def to_core_request(request: Request) -> ingest.Request:
+def to_core_request(request: Request) -> ingest.PostRequest:
     """Return *request* as the core's request type."""
-    return ingest.Request(
+    return ingest.PostRequest(
         feed=request.feed,
         body=b"",
         late=request.content,

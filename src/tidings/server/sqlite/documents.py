@@ -61,7 +61,7 @@ _TYPES: dict[str, type] = {
     "place": Place,
     "profile": Profile,
     "relay": relay.Relay,
-    "relay-condition": relay.Condition,
+    "relay-condition": relay.RelayStatus,
     "relay-wanted": relay.Wanted,
     "remembered": Remembered,
     "removal": Removal,

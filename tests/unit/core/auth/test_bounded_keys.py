@@ -15,7 +15,7 @@ from tidings.core.auth.keys import PresentedKey
 from tidings.core.catchup.sse import Chunk
 from tidings.core.changeagent.list import Query
 from tidings.core.errors import OutsideKey, UnknownChange
-from tidings.core.ingest.ingest import Request
+from tidings.core.ingest.ingest import PostRequest
 from tidings.core.model.cursors import START
 from tidings.core.model.events import Event
 from tidings.core.model.filters import EVERYTHING, Filter, parse, within
@@ -146,7 +146,7 @@ class TestPosting:
         """Otherwise nothing is written, and the error names the first operation outside."""
         given = scene.key(Role.INGEST, bound=ANNS)
         body = [op("a", parents=[ANN, BOB]), op("b", parents=[BOB]), op("c")]
-        request = Request(FEED, json.dumps(body).encode(), JSON_TYPE, credential=shown(given))
+        request = PostRequest(FEED, json.dumps(body).encode(), JSON_TYPE, credential=shown(given))
         with pytest.raises(OutsideKey, match=r"operations\[1\]"):
             scene.ingester.accept(request)
         assert scene.log.head(FEED) == 0

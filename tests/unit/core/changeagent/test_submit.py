@@ -25,11 +25,11 @@ from tidings.core.errors import (
     UnknownFeed,
     WrongContentType,
 )
-from tidings.core.ingest.ingest import Request
+from tidings.core.ingest.ingest import PostRequest
 from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.operations import is_change
 
-GOOD = Request(FEED, b'{"data":{"a":1},"tags":["t"]}', "application/json")
+GOOD = PostRequest(FEED, b'{"data":{"a":1},"tags":["t"]}', "application/json")
 
 
 class Proposing:

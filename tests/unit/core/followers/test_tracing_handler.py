@@ -9,7 +9,7 @@ import pytest
 from tests.unit.core.scene import FEED, Scene, op
 from tidings.core.effects import TraceRecord
 from tidings.core.followers.follower import Handler, TracingHandler
-from tidings.core.ingest.ingest import Request
+from tidings.core.ingest.ingest import PostRequest
 from tidings.core.tracing import REQUESTED, Tracer, new_traceparent, trace_id
 
 TRACE = new_traceparent("4bf92f3577b34da6a3ce929d0e0e4736")
@@ -111,7 +111,9 @@ def test_a_request_is_told_once_it_is_in_the_log(scene: Scene, lines: list[Trace
         sink=lines.append,
     )
     ingester = replace(scene.ingester, tracer=tracer)
-    request = Request(FEED, b'{"event":"insert","type":"a","id":"1"}', "application/json", "key")
+    request = PostRequest(
+        FEED, b'{"event":"insert","type":"a","id":"1"}', "application/json", "key"
+    )
     first = request._replace(trace=TRACE)
     again = request._replace(trace=new_traceparent("0" * 31 + "1"))
     other = request._replace(key="other")
@@ -136,5 +138,5 @@ def test_a_request_that_is_refused_is_not_told(scene: Scene, lines: list[TraceRe
         ),
     )
     with pytest.raises(Exception, match="JSON"):
-        ingester.accept(Request(FEED, b"?", "application/json", trace=TRACE))
+        ingester.accept(PostRequest(FEED, b"?", "application/json", trace=TRACE))
     assert lines == []

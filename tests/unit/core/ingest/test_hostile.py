@@ -13,7 +13,7 @@ import pytest
 from tests.unit.core.scene import FEED, NOW, Scene, line, op
 from tidings.core import limits
 from tidings.core.errors import Rejected
-from tidings.core.ingest.ingest import Request
+from tidings.core.ingest.ingest import PostRequest
 from tidings.core.model.json_body import JSON_TYPE, NDJSON_TYPE
 
 
@@ -182,7 +182,7 @@ REQUESTS = [
 ]
 
 
-def refused(scene: Scene, request: Request) -> Rejected:
+def refused(scene: Scene, request: PostRequest) -> Rejected:
     """Return the refusal, and check that nothing was written and no number was taken."""
     with pytest.raises(Rejected) as error:
         scene.ingester.accept(request)
@@ -197,7 +197,7 @@ def refused(scene: Scene, request: Request) -> Rejected:
 @pytest.mark.parametrize("key", [None, "key"])
 def test_bad_requests(scene: Scene, each: Bad, key: str | None) -> None:
     """Status, code and message; with and without an Idempotency-Key."""
-    error = refused(scene, Request(FEED, each.body, each.content_type, key))
+    error = refused(scene, PostRequest(FEED, each.body, each.content_type, key))
 
     assert (error.status, error.code) == (each.status, each.code)
     assert str(error).startswith(each.says)
@@ -217,7 +217,7 @@ def test_bad_requests(scene: Scene, each: Bad, key: str | None) -> None:
 )
 def test_bad_feeds(scene: Scene, feed: str, status: int, code: str) -> None:
     """Invalid names and unknown feeds are refused before the body is parsed."""
-    error = refused(scene, Request(feed, b"nothing", "text/plain"))
+    error = refused(scene, PostRequest(feed, b"nothing", "text/plain"))
 
     assert (error.status, error.code) == (status, code)
     assert scene.log.head(feed) == 0
@@ -228,7 +228,7 @@ def test_bad_feeds(scene: Scene, feed: str, status: int, code: str) -> None:
 )
 def test_bad_idempotency_keys(scene: Scene, key: str) -> None:
     """Empty, too long, or not printable ASCII."""
-    error = refused(scene, Request(FEED, json.dumps(op()).encode(), JSON_TYPE, key))
+    error = refused(scene, PostRequest(FEED, json.dumps(op()).encode(), JSON_TYPE, key))
 
     assert (error.status, error.code) == (400, "invalid_idempotency_key")
     assert error.rule == "must be 1 to 128 printable ASCII characters"
@@ -250,7 +250,7 @@ FINE: list[tuple[str, object, str]] = [
 )
 def test_strange_but_fine(scene: Scene, name: str, operation: object, content_type: str) -> None:
     """oplog accepts it, so Tidings does; the stored operation is the same."""
-    scene.ingester.accept(Request(FEED, json.dumps(operation).encode(), content_type))
+    scene.ingester.accept(PostRequest(FEED, json.dumps(operation).encode(), content_type))
 
     assert scene.log.read(FEED, 0)[0].lines == [line()]
 
@@ -267,6 +267,6 @@ def test_strange_but_fine(scene: Scene, name: str, operation: object, content_ty
 )
 def test_strange_ids(scene: Scene, body: bytes, kept: str) -> None:
     """Broken UTF-8 becomes U+FFFD, the last of a repeated key counts, a pair is one character."""
-    scene.ingester.accept(Request(FEED, body, JSON_TYPE))
+    scene.ingester.accept(PostRequest(FEED, body, JSON_TYPE))
 
     assert json.loads(scene.log.read(FEED, 0)[0].lines[0])["id"] == kept

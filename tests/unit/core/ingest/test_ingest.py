@@ -9,21 +9,21 @@ import pytest
 from tests.unit.core.scene import FEED, NOW, Scene, op, unavailable
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, Rejected
-from tidings.core.ingest.ingest import Request, check_key
+from tidings.core.ingest.ingest import PostRequest, check_key
 from tidings.core.model.json_body import JSON_TYPE
 
 
-def request(*operations: object, feed: str = FEED, key: str | None = None) -> Request:
-    return Request(feed, json.dumps(operations).encode(), JSON_TYPE, key)
+def request(*operations: object, feed: str = FEED, key: str | None = None) -> PostRequest:
+    return PostRequest(feed, json.dumps(operations).encode(), JSON_TYPE, key)
 
 
 def test_O22_refused_operations_are_counted(scene: Scene) -> None:
     """One for a request; what names no feed, or no operations, is not among them."""
     wrong = (
         request(op("a"), op("")),
-        Request(FEED, b"{", JSON_TYPE),
-        Request(FEED, b"x" * (limits.REQUEST_BYTES_MAX + 1), JSON_TYPE),
-        Request(FEED, b"{}", "text/plain"),
+        PostRequest(FEED, b"{", JSON_TYPE),
+        PostRequest(FEED, b"x" * (limits.REQUEST_BYTES_MAX + 1), JSON_TYPE),
+        PostRequest(FEED, b"{}", "text/plain"),
         request(op("a"), feed="nope"),
         request(op("a"), key=""),
     )

@@ -13,7 +13,7 @@ from tests.unit.core.scene import FEED, Scene, op, shown
 from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.errors import KeyReused, OutsideKey, Unavailable
-from tidings.core.ingest.ingest import Request
+from tidings.core.ingest.ingest import PostRequest
 from tidings.core.model.filters import Filter
 from tidings.core.model.json_body import JSON_TYPE
 
@@ -36,7 +36,7 @@ class Poster:
 
     def _post(self, operations: object, key: str | None, given: Credential | None) -> list[str]:
         body = json.dumps(operations).encode()
-        return self.scene.ingester.accept(Request(FEED, body, JSON_TYPE, key, given))
+        return self.scene.ingester.accept(PostRequest(FEED, body, JSON_TYPE, key, given))
 
 
 @pytest.mark.parametrize("projected", [True, False], ids=["in the state", "in the log alone"])

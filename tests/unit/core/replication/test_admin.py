@@ -14,7 +14,7 @@ from tidings.core.errors import BrokenRelay, InvalidRelay, NotChained, NothingDo
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.timestamps import from_ms
 from tidings.core.replication.admin import Action, reset
-from tidings.core.replication.relay import RELAY, Condition, Copy, Relay, Wanted
+from tidings.core.replication.relay import RELAY, Copy, Relay, RelayStatus, Wanted
 from tidings.core.replication.source import FallOff
 
 WHY = {"why": "a test"}
@@ -139,9 +139,9 @@ def test_D24_shutdown_and_start() -> None:
 
 
 @pytest.mark.parametrize(
-    "condition", [each for each in Condition if Relay("x", condition=each).is_blocked]
+    "condition", [each for each in RelayStatus if Relay("x", condition=each).is_blocked]
 )
-def test_what_stands_still_is_started(condition: Condition) -> None:
+def test_what_stands_still_is_started(condition: RelayStatus) -> None:
     """It tries again what stopped it."""
     node = chained().node
     node.note(condition=condition, error="x")
@@ -224,7 +224,7 @@ def test_a_reset_heals_what_waits_for_an_operator() -> None:
     other.master.post_each(*"xyz")
     chain.net.places[MASTER] = other.master
     chain.run()
-    assert chain.node.relay.condition is Condition.OTHER_LOG
+    assert chain.node.relay.condition is RelayStatus.OTHER_LOG
     chain.node.act("reset", to="everything", why="restored from a copy")
     chain.run()
     assert "after page 3" in chain.node.relay.error
@@ -259,7 +259,7 @@ def test_each_chained_feed_is_rung_and_told() -> None:
 def test_D15_one_that_stands_still_is_counted_each_minute() -> None:
     """Its alarm stays until an operator acts."""
     node = Chain().node
-    node.note(condition=Condition.FELL_OFF, upstream_head=9, checkpoint=4)
+    node.note(condition=RelayStatus.FELL_OFF, upstream_head=9, checkpoint=4)
 
     for _ in range(2):
         node.monitor.run(FEED)
@@ -308,7 +308,7 @@ def test_what_was_stopped_on_purpose_raises_no_alarm() -> None:
     chain = Chain()
     node = chain.node
     node.monitor.run(FEED)
-    node.note(wanted=Wanted.PAUSE, condition=Condition.CYCLE, upstream_head=9)
+    node.note(wanted=Wanted.PAUSE, condition=RelayStatus.CYCLE, upstream_head=9)
     node.monitor.run(FEED)
     assert not node.scene.counted
     chain.master.monitor.run(FEED)

@@ -23,7 +23,7 @@ from tidings.core import limits
 from tidings.core.errors import LeaseLost, Unavailable, UpstreamRefused
 from tidings.core.followers.follower import STATE
 from tidings.core.replication.bootstrap import Bootstrapper, Comparison
-from tidings.core.replication.relay import Condition, Copy, Relay
+from tidings.core.replication.relay import Copy, Relay, RelayStatus
 from tidings.core.replication.source import ALL, Mod, Selection
 from tidings.core.state.rows import Difference, Kind, Row, bucket_of
 from tidings.core.state.sums import PageSums
@@ -291,7 +291,7 @@ def test_20_6_a_row_that_was_lost_is_mended_by_its_bucket() -> None:
     assert chain.node.living() == chain.master.living()
     assert chain.node.scene.counted["RelayBucketsMended"] == chain.node.relay.mended == 1
     assert [page for _, page in chain.net.asked].count(ROWS) == 1
-    assert chain.node.relay.condition is Condition.RUNNING
+    assert chain.node.relay.condition is RelayStatus.RUNNING
 
 
 def test_20_6_a_row_of_another_place_and_one_too_many_are_mended() -> None:

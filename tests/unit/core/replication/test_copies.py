@@ -25,7 +25,7 @@ from tidings.core.errors import (
     NothingDone,
     Yielded,
 )
-from tidings.core.ingest.ingest import Request
+from tidings.core.ingest.ingest import PostRequest
 from tidings.core.ingest.outbox import OPERATIONS, Forwarder, OutboxMessage
 from tidings.core.ingest.table_capture import Capture, Capturer, Write
 from tidings.core.limits import JUMPS_MIN, PAGE_NUMBER_MAX
@@ -82,7 +82,7 @@ def _append_once(scene: Scene) -> None:
 
 def _ingest(scene: Scene) -> None:
     """Post an invalid body: the refusal as a copy comes first."""
-    scene.ingester.accept(Request(FEED, b"no operation", JSON_TYPE))
+    scene.ingester.accept(PostRequest(FEED, b"no operation", JSON_TYPE))
 
 
 def _propose(scene: Scene) -> None:
@@ -107,7 +107,7 @@ def _propose(scene: Scene) -> None:
         count=scene.count,
         counters=scene.counters,
     )
-    proposer.accept(Request(FEED, b'{"data":1}', JSON_TYPE))
+    proposer.accept(PostRequest(FEED, b'{"data":1}', JSON_TYPE))
 
 
 def _capture(scene: Scene) -> None:

@@ -12,10 +12,10 @@ from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.replication.relay import (
-    Condition,
     Copy,
     Relay,
     RelayLock,
+    RelayStatus,
     Wanted,
     backoff_ms,
     clear_failure,
@@ -39,17 +39,17 @@ def test_D13_a_success_begins_anew() -> None:
     """The next failure waits as the first did."""
     relay = Relay("main")
     for _ in range(9):
-        relay = record_failure(relay, Condition.RETRYING, "it broke", now_ms=NOW)
+        relay = record_failure(relay, RelayStatus.RETRYING, "it broke", now_ms=NOW)
     assert (relay.failures, relay.attempt_ms, relay.error) == (9, NOW + 60_000, "it broke")
 
     well = clear_failure(relay)
     assert (well.failures, well.attempt_ms, well.error) == (0, 0, "")
-    assert record_failure(well, Condition.RETRYING, "", now_ms=NOW).attempt_ms == NOW + 500
+    assert record_failure(well, RelayStatus.RETRYING, "", now_ms=NOW).attempt_ms == NOW + 500
 
 
 def test_an_error_is_kept_short() -> None:
     """Another server's answer may be long."""
-    relay = record_failure(Relay("main"), Condition.REFUSED, "x" * 10_000, now_ms=NOW)
+    relay = record_failure(Relay("main"), RelayStatus.REFUSED, "x" * 10_000, now_ms=NOW)
     assert len(relay.error) == limits.ERROR_CHARS_MAX
 
 
@@ -61,29 +61,29 @@ def test_D4_a_checkpoint_is_the_end_of_a_page() -> None:
 
 @pytest.mark.parametrize(
     ("condition", "stands"),
-    [(each, each.value in ("fell-off", "other-log", "cycle")) for each in Condition],
+    [(each, each.value in ("fell-off", "other-log", "cycle")) for each in RelayStatus],
 )
-def test_what_only_an_operator_gets_going(condition: Condition, stands: bool) -> None:
+def test_what_only_an_operator_gets_going(condition: RelayStatus, stands: bool) -> None:
     """All other conditions end without an operator."""
     assert Relay("main", condition=condition).is_blocked is stands
 
 
 def test_D23_a_status_is_what_its_operator_wanted_else_how_it_goes() -> None:
     """The status is one word."""
-    relay = Relay("main", condition=Condition.RETRYING)
+    relay = Relay("main", condition=RelayStatus.RETRYING)
     assert relay.status == "retrying"
     assert replace(relay, wanted=Wanted.PAUSE).status == "paused"
     assert replace(relay, wanted=Wanted.SHUTDOWN).status == "shutdown"
-    assert replace(relay, condition=Condition.RUNNING).status == "running"
+    assert replace(relay, condition=RelayStatus.RUNNING).status == "running"
 
 
 def test_a_start_forgets_what_stopped_it_and_not_where_it_stands() -> None:
     """A relay that was stopped during a copy resumes the copy."""
-    stopped = Relay("main", condition=Condition.CYCLE, failures=3, error="it broke", checkpoint=7)
+    stopped = Relay("main", condition=RelayStatus.CYCLE, failures=3, error="it broke", checkpoint=7)
 
-    assert restart(stopped) == replace(stopped, condition=Condition.RUNNING, failures=0, error="")
-    assert restart(replace(stopped, checkpoint=0)).condition is Condition.NEW
-    assert restart(replace(stopped, copy=Copy())).condition is Condition.COPYING
+    assert restart(stopped) == replace(stopped, condition=RelayStatus.RUNNING, failures=0, error="")
+    assert restart(replace(stopped, checkpoint=0)).condition is RelayStatus.NEW
+    assert restart(replace(stopped, copy=Copy())).condition is RelayStatus.COPYING
 
 
 def test_a_copy_knows_whether_it_has_begun_and_ended() -> None:

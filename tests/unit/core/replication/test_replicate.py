@@ -13,7 +13,7 @@ from tidings.core import limits
 from tidings.core.errors import BrokenBatch, Unavailable, UpstreamRefused
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
-from tidings.core.replication.relay import Condition
+from tidings.core.replication.relay import RelayStatus
 from tidings.core.replication.replicate import fresh, group_pages, pack_page
 from tidings.core.replication.source import Mod, Selection, Source
 
@@ -89,7 +89,7 @@ def test_a_feed_that_is_chained_to_itself_is_a_cycle() -> None:
         one.run()
         two.run()
 
-    assert Condition.CYCLE in {one.relay.condition, two.relay.condition}
+    assert RelayStatus.CYCLE in {one.relay.condition, two.relay.condition}
     assert one.pages() == two.pages() == []
     assert "this feed is one of them" in one.relay.error + two.relay.error
 
@@ -98,7 +98,7 @@ def test_a_chain_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     """Such a chain is a mistake: its last feed would lag far."""
     monkeypatch.setattr(limits, "VIA_MAX", 2)
     chain = chained(length=3)
-    assert chain.nodes[2].relay.condition is Condition.CYCLE
+    assert chain.nodes[2].relay.condition is RelayStatus.CYCLE
     assert "too long" in chain.nodes[2].relay.error
     assert chain.nodes[1].pages() == chain.master.pages()
 
@@ -132,7 +132,7 @@ def test_D12_an_upstream_that_is_down_is_asked_until_it_is_there() -> None:
     for _ in range(3):
         chain.run()
     relay = chain.node.relay
-    assert relay.condition is Condition.RETRYING and relay.failures > 10
+    assert relay.condition is RelayStatus.RETRYING and relay.failures > 10
     assert chain.node.scene.counted["RelayRetries"] == relay.failures
 
     chain.net.down.clear()
@@ -186,13 +186,13 @@ def test_a_clock_that_is_set_back_prolongs_no_run() -> None:
 @pytest.mark.parametrize(
     ("broken", "condition"),
     [
-        (UpstreamRefused("wrong password"), Condition.REFUSED),
-        (BrokenBatch("no NDJSON"), Condition.RETRYING),
-        (Unavailable("503"), Condition.RETRYING),
+        (UpstreamRefused("wrong password"), RelayStatus.REFUSED),
+        (BrokenBatch("no NDJSON"), RelayStatus.RETRYING),
+        (Unavailable("503"), RelayStatus.RETRYING),
     ],
 )
 def test_what_an_upstream_cannot_answer_is_told_and_tried_again(
-    broken: Exception, condition: Condition
+    broken: Exception, condition: RelayStatus
 ) -> None:
     """The condition includes the error's text, and ends by itself."""
     chain = chained(2)

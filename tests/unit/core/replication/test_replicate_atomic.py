@@ -23,7 +23,7 @@ from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import START
 from tidings.core.model.pages import Page
-from tidings.core.replication.relay import RELAY, Condition, Relay
+from tidings.core.replication.relay import RELAY, Relay, RelayStatus
 from tidings.core.replication.source import Selection
 
 
@@ -165,7 +165,7 @@ def test_D32_a_lost_checkpoint_is_not_taken_for_a_new_feed() -> None:
     chain = chained(3)
     chain.node.relays._relays.clear()
     chain.run()
-    assert chain.node.relay.condition is Condition.OTHER_LOG
+    assert chain.node.relay.condition is RelayStatus.OTHER_LOG
     assert "their upstream is unknown" in chain.node.relay.error
     assert len(chain.node.pages()) == 3
     chain.node.act("reset", to="everything", why="the table was restored")
@@ -179,7 +179,7 @@ def test_D32_a_feed_that_was_posted_to_is_not_written_over() -> None:
     chain = posted("theirs")
     chain.node.post("of our own")
     chain.run()
-    assert chain.node.relay.condition is Condition.OTHER_LOG
+    assert chain.node.relay.condition is RelayStatus.OTHER_LOG
     assert set(chain.node.living()) == {"video/of our own"}
 
 
@@ -191,7 +191,7 @@ def test_a_page_that_nobody_copied_stops_the_relay() -> None:
     chain.run()
     chain.node.relays._relays[FEED] = replace(early, version=chain.node.relay.version + 1)
     chain.run()
-    assert chain.node.relay.condition is Condition.OTHER_LOG
+    assert chain.node.relay.condition is RelayStatus.OTHER_LOG
     assert "page 3 or a later one exists already" in chain.node.relay.error
 
 
@@ -203,7 +203,7 @@ def test_an_upstream_with_another_log_is_refused() -> None:
     other.master.post_each(*"xyz")
     chain.net.places[MASTER] = other.master
     chain.run()
-    assert chain.node.relay.condition is Condition.OTHER_LOG
+    assert chain.node.relay.condition is RelayStatus.OTHER_LOG
     assert len(chain.node.pages()) == 2
 
 
@@ -214,7 +214,7 @@ def test_a_master_that_is_behind_is_another_log() -> None:
     behind.master.post("a0", "b0")
     chain.net.places[MASTER] = behind.master
     chain.run()
-    assert chain.node.relay.condition is Condition.OTHER_LOG
+    assert chain.node.relay.condition is RelayStatus.OTHER_LOG
     assert "beyond the end of this log, which is page 1" in chain.node.relay.error
 
 

@@ -17,7 +17,7 @@ from tests.unit.core.replication.relay_scene import (
 )
 from tests.unit.core.scene import FEED, op
 from tidings.core import limits
-from tidings.core.replication.relay import Condition, Wanted
+from tidings.core.replication.relay import RelayStatus, Wanted
 from tidings.core.replication.source import FallOff, Role, Source
 
 
@@ -75,7 +75,7 @@ def test_D15_who_waits_says_so_until_an_operator_comes() -> None:
     """Nothing is skipped."""
     chain = fallen(FallOff.WAIT)
     relay = chain.node.relay
-    assert relay.condition is Condition.FELL_OFF and relay.checkpoint == 3
+    assert relay.condition is RelayStatus.FELL_OFF and relay.checkpoint == 3
     assert "begins with page 7" in relay.error
     assert chain.node.scene.counted["RelayFellOff"] == 1
     chain.net.asked.clear()
@@ -91,7 +91,7 @@ def test_D16_who_bootstraps_has_what_the_master_has() -> None:
     """The fall is counted, the floor is above the missing pages, and the log continues."""
     chain = fallen(FallOff.BOOTSTRAP)
     node, relay = chain.node, chain.node.relay
-    assert relay.condition is Condition.RUNNING and relay.copy is None
+    assert relay.condition is RelayStatus.RUNNING and relay.copy is None
     assert relay.checkpoint == 9 and node.scene.log.floor(FEED) == 10
     assert relay.low_watermark == 10
     assert node.scene.counted["RelayFellOff"] == 1

@@ -15,7 +15,7 @@ from tidings.core.errors import InvalidFeed, InvalidSync, PlanMissing, UnknownFe
 from tidings.core.model.feeds import FixedFeeds
 from tidings.core.sync import workflow
 from tidings.core.sync.workflow import (
-    Request,
+    SyncRequest,
     Tables,
     Who,
     decide_next_step,
@@ -44,13 +44,13 @@ SUMMARY = {
 }
 
 
-def read(raw: object) -> Request | None:
+def read(raw: object) -> SyncRequest | None:
     return read_request(raw, "syncs", FEEDS)
 
 
 def test_a_dump_alone_is_enough() -> None:
     """The defaults are the feed `main` and the options of the job."""
-    assert read({"dump": DUMP}) == Request("main", DUMP, False, ())
+    assert read({"dump": DUMP}) == SyncRequest("main", DUMP, False, ())
 
 
 def test_arguments_are_words_of_their_own() -> None:
@@ -133,7 +133,7 @@ def test_the_feed_must_be_one_of_the_stage(feed: str, error: type[Exception]) ->
 def test_an_upload_is_a_dump_or_a_part_of_one(key: str, dump: str | None) -> None:
     """A dump is a file right below its feed, or a complete folder; a marker alone starts
     nothing."""
-    wanted = None if dump is None else Request("films", f"s3://syncs/{dump}", False, ())
+    wanted = None if dump is None else SyncRequest("films", f"s3://syncs/{dump}", False, ())
 
     assert read({"key": key}) == wanted
 
