@@ -29,7 +29,7 @@ from typing import (
     dataclass_transform,
 )
 
-from tidings.core.auth.guard import ADMIN, Need
+from tidings.core.auth.guard import ADMIN, KEY_PREFIX, Need
 from tidings.core.errors import Rejected, parse_integer
 from tidings.core.model.json_body import object_from
 from tidings.http.answers import json_answer
@@ -518,6 +518,16 @@ class Call:
     @cached_property
     def credential(self) -> Credential | None:
         return self.request.credential
+
+    @property
+    def caller(self) -> str:
+        """Return the caller as reports name it, without a secret."""
+        if self.credential is None:
+            return "anonymous"  # the feed is open
+        if not self.allowed.principal:
+            return "password"
+        is_key = self.credential.secret.startswith(KEY_PREFIX)
+        return f"{'key' if is_key else 'token'} {self.allowed.principal}"
 
 
 class Declared:

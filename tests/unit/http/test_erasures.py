@@ -9,7 +9,10 @@ import pytest
 from tidings.core.auth.guard import ALL, Allowed, Credential
 from tidings.core.erasure.records import Erasure, Phase
 from tidings.core.model.cursors import Place
-from tidings.http.endpoints.erasures import ErasureSummary, caller
+from tidings.core.model.feeds import FixedFeeds
+from tidings.http.endpoints.erasures import ErasureSummary
+from tidings.http.request import Request
+from tidings.http.wire import Call
 
 KEY = "tdk_3k2m9c0q8xw1_" + "s" * 32
 RECORD = Erasure(Place(4, 0, 9).encode(), "user", "ann", "key 3k2m9c0q8xw1", "request 7", 9000)
@@ -28,7 +31,9 @@ def test_22_5_the_caller_is_named_without_a_secret(
     allowed: Allowed, given: Credential | None, expected: str
 ) -> None:
     """P22.5: nor by the user name, which anyone may choose."""
-    assert caller(allowed, given) == expected
+    call = Call(Request("POST", "/", ""), FixedFeeds(frozenset()), 202)
+    call.allowed, call.credential = allowed, given
+    assert call.caller == expected
 
 
 @pytest.mark.parametrize(

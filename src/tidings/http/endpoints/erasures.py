@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from tidings.core import errors, limits
-from tidings.core.auth.guard import ERASE, KEY_PREFIX
+from tidings.core.auth.guard import ERASE
 from tidings.core.erasure.entries import parse_request
 from tidings.core.erasure.records import Phase
 from tidings.core.errors import InvalidOperation, Rejected
@@ -18,7 +18,7 @@ from tidings.http import wire
 from tidings.http.wire import Call, EntryId, Example, Fields, Given, Kind, Time
 
 if TYPE_CHECKING:
-    from tidings.core.auth.guard import Allowed, Credential, Guard
+    from tidings.core.auth.guard import Guard
     from tidings.core.erasure.records import Erasure
     from tidings.core.erasure.service import Erasures, Location
     from tidings.core.model.feeds import FeedNames
@@ -125,16 +125,6 @@ class ErasureList(Fields, name="Erasures"):
     next: EntryId | None
 
 
-def caller(allowed: Allowed, given: Credential | None) -> str:
-    """Return the principal of a request as an erasure shows it, without a secret."""
-    if given is None:
-        return "anonymous"  # the feed is open
-    if not allowed.principal:
-        return "password"
-    is_key = given.secret.startswith(KEY_PREFIX)
-    return f"{'key' if is_key else 'token'} {allowed.principal}"
-
-
 @dataclass(frozen=True)
 class ErasureRouter(wire.Routes, function="amend", error=InvalidErasure):
     """The endpoint of the routes of erasures."""
@@ -168,7 +158,7 @@ class ErasureRouter(wire.Routes, function="amend", error=InvalidErasure):
         """Erase an object."""
         given = call.request.headers.get("idempotency-key")
         key = None if given is None else call.allowed.namespaced_key(check_key(given))
-        entry = parse_request(body.sent, by=caller(call.allowed, call.credential))
+        entry = parse_request(body.sent, by=call.caller)
         return self._report(call, self.erasures.request(call.feed, entry, key))
 
     @wire.get(_ERASURES, ERASE, "22.5", errors=(InvalidErasure,))

@@ -25,7 +25,6 @@ from tidings.core.settings.documents import (
     settings_document,
 )
 from tidings.http import wire
-from tidings.http.endpoints.erasures import caller
 from tidings.http.wire import Call, Example, Fields, Given, Kind, Switch, Time
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ class FeedRouter(wire.Routes, function="amend", error=InvalidFeed):
     )
     def put_feed(self, call: Call, body: FeedSettings) -> FeedReport:
         """Create a feed, or change its settings."""
-        name, by = call.request.feed, caller(call.allowed, call.credential)
+        name, by = call.request.feed, call.caller
         fields = profile_fields(body.sent, name)
 
         def change(profile: Profile) -> Profile:
@@ -183,7 +182,7 @@ class FeedRouter(wire.Routes, function="amend", error=InvalidFeed):
             confirm=query.confirm or "",
             force=query.force,
             tables=query.tables,
-            by=caller(call.allowed, call.credential),
+            by=call.caller,
         )
         call.status = 202 if record.state == DELETING else 200
         return self._report(record)

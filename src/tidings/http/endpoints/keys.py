@@ -203,8 +203,6 @@ class KeyRouter(wire.Routes, function="consume", error=InvalidSetting):
     @wire.post(_KEYS, ADMIN, "17.12", status=201, errors=(InvalidSetting, InvalidOperation))
     def create_key(self, call: Call, query: Scope, body: KeyRequest) -> CreatedKey:
         """Create a key."""
-        from tidings.http.endpoints.erasures import caller
-
         scope, allowed, given = query.of(call), call.allowed, call.credential
         wanted = Key(
             "",
@@ -215,7 +213,7 @@ class KeyRouter(wire.Routes, function="consume", error=InvalidSetting):
             rate=body.rate,
             streams=body.streams,
             label=body.label,
-            made_by=caller(allowed, given),
+            made_by=call.caller,
             feeds=tuple(body.feeds),
         )
         self.guard.require_protected(scope)
