@@ -46,7 +46,7 @@ class SocketRoute:
     function: str = ""
 
 
-# The classes whose routes are declared.
+# The classes with the declared routes.
 DECLARED: tuple[type[Routes], ...] = (
     *LOG_ROUTES,
     FeedBrowser,
