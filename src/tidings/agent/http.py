@@ -27,8 +27,7 @@ from tidings.http.asgi import (
     headers_of,
     send_response,
 )
-from tidings.http.request import Answer, decompress, is_compressed
-from tidings.http.router import UnknownPath, WrongMethod
+from tidings.http.request import Answer, UnknownPath, WrongMethod, decompress, is_compressed
 
 _TOO_SLOW = json_answer(408, {"message": "Request Timeout"})
 _METHODS = {"/": "POST", "/ops": "POST", "/status": "GET"}

@@ -24,8 +24,13 @@ from tidings.core.errors import (
 )
 from tidings.core.model.operations import to_ascii_json
 from tidings.core.version import VERSION
-from tidings.http.request import ACCEPTED_ENCODING, Answer, UnsupportedEncoding
-from tidings.http.router import CHANGEAGENT, WrongMethod
+from tidings.http.request import (
+    ACCEPTED_ENCODING,
+    CHANGEAGENT,
+    Answer,
+    UnsupportedEncoding,
+    WrongMethod,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

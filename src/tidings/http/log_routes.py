@@ -13,8 +13,7 @@ from tidings.core.auth.guard import INGEST, PUBLIC, PUBLISH, READ, REPLICATE
 from tidings.core.model.envelopes import FORMATS
 from tidings.core.model.filters import ERASURES, FIELDS
 from tidings.core.model.json_body import NDJSON_TYPE
-from tidings.http.request import NotAcceptable
-from tidings.http.router import UnknownPath
+from tidings.http.request import NotAcceptable, UnknownPath
 from tidings.http.schemas import EVENTS, SCHEMA_TYPE
 from tidings.http.wire import (
     EXAMPLE_CURSOR,

@@ -31,6 +31,10 @@ _WEIGHT = re.compile(r";\s*q\s*=\s*([01](?:\.[0-9]{0,3})?)\s*(?:;|$)", re.IGNORE
 LINKS = ("changes", "diagnostics", "cluster", "config", "health")
 _FORWARDED_HOST = re.compile(r'(?:^|[;,\s])host="?([^";,\s]+)"?', re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]+", re.ASCII)
+# The paths of changeagent.
+CHANGEAGENT = re.compile(
+    r"(?:/feeds/[^/]+)?/(?:changes|cluster|config|diagnostics|health)(?:/.*)?", re.DOTALL
+)
 _EVENT_TYPES = ("text/event-stream", "application/x-ndjson")
 _JSON_TYPE = "application/json"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -46,6 +50,18 @@ class UnsupportedEncoding(Rejected, code="unsupported_encoding", status=415):
 
 class InvalidEncoding(Rejected, code="invalid_encoding", status=400):
     """The body does not match its encoding, or is truncated."""
+
+
+class UnknownPath(Rejected, code="unknown_path", status=404):
+    """No route has this path."""
+
+
+class WrongMethod(Rejected, code="wrong_method", status=405):
+    """The path does not allow the method; *allow* is the value of the header `Allow`."""
+
+    def __init__(self, method: str, allow: str) -> None:
+        super().__init__(f"this path allows only {allow} here", field="method", value=method)
+        self.allow = allow
 
 
 class NotAcceptable(Rejected, code="not_acceptable", status=406):

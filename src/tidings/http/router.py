@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from tidings.core.auth.origins import READING
 from tidings.core.errors import Rejected
 from tidings.core.model.feeds import DEFAULT_FEED
-from tidings.http.request import Answer
+from tidings.http.request import CHANGEAGENT, Answer, UnknownPath, WrongMethod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,26 +20,11 @@ if TYPE_CHECKING:
     from tidings.http.wire import HttpRoute
 
 PATHS = re.compile(r"/(?:ops)?|/feeds/(?P<feed>[^/]+)/ops")
-CHANGEAGENT = re.compile(
-    r"(?:/feeds/[^/]+)?/(?:changes|cluster|config|diagnostics|health)(?:/.*)?", re.DOTALL
-)
 _STREAM = re.compile(r"/feeds/[^/]+/v1/stream/[^/]+")
 # These two patterns match the paths of lists that wait for new entries. They are here, because a
 # path is matched before the app of the lists is loaded.
 CHANGES = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changes(?:/(?P<id>[^/]*))?")
 COPIED = re.compile(r"/feeds/(?P<feed>[^/]+)/(?P<what>pages|rows)")
-
-
-class UnknownPath(Rejected, code="unknown_path", status=404):
-    """No route has this path."""
-
-
-class WrongMethod(Rejected, code="wrong_method", status=405):
-    """The path does not allow the method; *allow* is the value of the header `Allow`."""
-
-    def __init__(self, method: str, allow: str) -> None:
-        super().__init__(f"this path allows only {allow} here", field="method", value=method)
-        self.allow = allow
 
 
 class NoStreams(Rejected, code="no_streams", status=501):

@@ -36,8 +36,8 @@ from tidings.http.asgi import (
 )
 from tidings.http.durable_streams import ACCEPTED
 from tidings.http.endpoints import status
-from tidings.http.request import Answer, BodyPending, Overloaded, Request
-from tidings.http.router import CHANGEAGENT, Match, RouteTable, WrongMethod, pattern
+from tidings.http.request import CHANGEAGENT, Answer, BodyPending, Overloaded, Request, WrongMethod
+from tidings.http.router import Match, RouteTable, pattern
 from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES, STREAM
 from tidings.server import metrics, sockets
 from tidings.server.host import Host, now_ms

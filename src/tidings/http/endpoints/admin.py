@@ -40,7 +40,6 @@ from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.json_body import check_size
 from tidings.http import wire
 from tidings.http.answers import changeagent_answer
-from tidings.http.endpoints.producers import TEXT, YAML
 from tidings.http.request import Answer, base_url, host_of
 from tidings.http.wire import PLAIN, Call, json_of, ref
 
@@ -62,6 +61,7 @@ _YAML_PROBLEM_CHARS = 200
 
 
 _HEALTH, _MEMBERS, _CONFIG = "/health", "/cluster/members", ("/config", "/feeds/{feed}/config")
+TEXT, YAML = "text/plain", "application/yaml"
 _CONFIGURED = ((YAML, ref("ChangesConfiguration")),)
 _REPLACED: dict[str, Any] = {
     "body": ((YAML, {"anyOf": [ref("ChangesConfiguration"), {"type": "null"}]}),),

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tidings.core.settings.profiles import CompatibilityMode
     from tidings.http.request import Answer, Request
 
-TEXT, YAML = "text/plain", "application/yaml"
-
 
 @dataclass(frozen=True, slots=True)
 class Operations:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from tidings.core.errors import Unavailable
 from tidings.core.maintenance.status import UNAVAILABLE
 from tidings.http.answers import json_answer
-from tidings.http.request import Answer, base_url
-from tidings.http.router import UnknownPath
+from tidings.http.request import Answer, UnknownPath, base_url
 
 if TYPE_CHECKING:
     from collections.abc import Collection

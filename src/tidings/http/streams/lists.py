@@ -40,8 +40,8 @@ from tidings.http.asgi import (
     send_response,
     wait_for_disconnect,
 )
-from tidings.http.request import Answer, accepts_gzip, base_url, root_links
-from tidings.http.router import CHANGES, COPIED, WrongMethod
+from tidings.http.request import Answer, WrongMethod, accepts_gzip, base_url, root_links
+from tidings.http.router import CHANGES, COPIED
 from tidings.http.streams.tail_poller import POLL_S, Listen, TailPollers, at_fixed_interval
 
 if TYPE_CHECKING:
