@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from tidings.http.json_schema import declared_types
 from tidings.http.openapi import SCHEMAS
 from tidings.http.routes import DECLARED
-from tidings.http.wire import Fields, Given, declared_types
+from tidings.http.wire import Fields, Given
 
 RECORDED = Path(__file__).parent / "schemas.txt"
 SECRET = ("digest", "hash", "password", "secret", "token")

@@ -14,8 +14,7 @@ import pytest
 from functions.report.handler import handle
 from tests.functions.cloud import Cloud, event
 from tidings.core.errors import Rejected
-from tidings.http.openapi import described_paths, doc_of, document, rejections
-from tidings.http.route_docs import DOCS, PARAMETERS, TAG_SUMMARIES
+from tidings.http.openapi import HEADERS, TAG_SUMMARIES, described_paths, document, rejections
 from tidings.http.routes import HTTP_ROUTES
 from tidings.http.schemas import DIALECT, EXAMPLE_CURSOR, SCHEMAS
 from tidings.http.wire import DEFAULT_PATH
@@ -65,30 +64,27 @@ def test_every_route_is_in_it_and_no_other(served: dict[str, Any]) -> None:
     }
 
     assert described_routes == {(each.route.method, each.path) for each in PATHS}
-    assert {each.route for each in PATHS} == {r for r in HTTP_ROUTES if r.path != DEFAULT_PATH}
-    described = [doc_of(each.route.method, each.path) for each in PATHS]
-    assert all(doc in described for doc in DOCS.values())
+    served_routes = {r for each in PATHS for r in each.route.http_routes("")}
+    assert {each.key for each in served_routes} | {DEFAULT_PATH} == {r.key for r in HTTP_ROUTES}
 
 
 def test_every_route_has_its_rule() -> None:
     """A section of the protocol or a rule in it, which the suite then asks for a case."""
     rules = set(re.findall(r"^(?:## )?(\d+(?:\.\d+)?)[. ]", PROTOCOL.read_text(), re.MULTILINE))
 
-    assert {doc.section for doc in DOCS.values()} <= rules
+    assert {each.route.section for each in PATHS} <= rules
 
 
 def test_every_description_is_used() -> None:
     """No word of a route that is gone."""
-    used = {name for doc in DOCS.values() for name in (*doc.query, *doc.headers)}
-
-    assert used == {*PARAMETERS}
+    assert {name for each in PATHS for name in each.route.headers} == {*HEADERS}
 
 
 def test_a_route_names_the_credentials_and_roles_that_it_needs(served: dict[str, Any]) -> None:
     """The same as in the routes' own table, and of actions in the table of actions."""
     for each in PATHS:
         security = served["paths"][each.path][each.route.method.lower()]["security"]
-        role = each.need.role
+        role = each.route.need.role
         assert security == [] if role is None else {"key": [role.value]} in security, each
 
 
@@ -106,7 +102,6 @@ def test_names_are_unique_and_references_lead_somewhere(served: dict[str, Any]) 
 
 def test_every_operation_is_named_tagged_and_has_schemas(served: dict[str, Any]) -> None:
     """Every body has a schema, every request an example."""
-    assert all(doc.name for doc in DOCS.values()), "an operation id that is a good method name"
     assert {tag["name"] for tag in served["tags"]} == {*TAG_SUMMARIES}
     for operation in operations(served):
         assert {*operation["tags"]} <= {*TAG_SUMMARIES}
@@ -140,11 +135,7 @@ def test_examples_match_their_schemas(served: dict[str, Any]) -> None:
 
 def test_every_error_is_described() -> None:
     """An error of the code is one of a route, or has a reason why it is not."""
-    described = {
-        code
-        for each in PATHS
-        for code, _, _ in rejections(each.route, each.need, doc_of(each.route.method, each.path))
-    }
+    described = {code for each in PATHS for code, _, _ in rejections(each)}
     known = {error.code for error in _all(Rejected) if error.__module__.startswith("tidings.")}
 
     assert known - described == {*NOT_DESCRIBED} & known

@@ -22,12 +22,12 @@ from tidings.http.wire import (
     INTEGER,
     JSON,
     PLAIN,
-    Declared,
     Routes,
     Schema,
     integer,
     json_of,
     ref,
+    route,
 )
 
 STREAM = "text/event-stream"
@@ -135,8 +135,11 @@ _OPS = ("/", "/ops", "/feeds/{feed}/ops")
 
 
 class PostRoutes(Routes, function="ingest"):
-    post_operations = Declared(
-        *("POST", _OPS, INGEST, "4"),
+    post_operations = route(
+        "POST",
+        _OPS,
+        INGEST,
+        "4",
         summary="append operations",
         headers=(*_KEYED, "Prefer", "traceparent"),
         body=(
@@ -151,8 +154,11 @@ class PostRoutes(Routes, function="ingest"):
 
 
 class StreamRoutes(Routes, function="stream"):
-    follow_feed = Declared(
-        *("GET", _OPS, READ, "7"),
+    follow_feed = route(
+        "GET",
+        _OPS,
+        READ,
+        "7",
         summary="follow the feed",
         query=STREAM_QUERY,
         headers=("Last-Event-ID",),
@@ -163,22 +169,31 @@ class StreamRoutes(Routes, function="stream"):
 
 
 class StatusRoutes(Routes, function="report"):
-    get_status = Declared(
-        *("GET", ("/status", "/feeds/{feed}/status"), PUBLIC, "9"),
+    get_status = route(
+        "GET",
+        ("/status", "/feeds/{feed}/status"),
+        PUBLIC,
+        "9",
         summary="the status of the feed",
         answers=json_of("Status"),
         others=((503, *json_of("Status")[0]),),
     )
-    get_openapi = Declared(
-        *("GET", "/openapi.json", PUBLIC, "9.7"), summary="this document", answers=_ANY_OBJECT
+    get_openapi = route(
+        "GET", "/openapi.json", PUBLIC, "9.7", summary="this document", answers=_ANY_OBJECT
     )
-    get_asyncapi = Declared(
-        *("GET", "/asyncapi.json", PUBLIC, "9.9"),
+    get_asyncapi = route(
+        "GET",
+        "/asyncapi.json",
+        PUBLIC,
+        "9.9",
         summary="the messages of streams, WebSockets and webhooks, in AsyncAPI 3.0",
         answers=_ANY_OBJECT,
     )
-    get_event_schema = Declared(
-        *("GET", "/schemas/{format}", PUBLIC, "6.10"),
+    get_event_schema = route(
+        "GET",
+        "/schemas/{format}",
+        PUBLIC,
+        "6.10",
         summary="the JSON Schema of an event",
         answers=((SCHEMA_TYPE, ref("JsonSchema")),),
         errors=(UnknownPath,),
@@ -186,28 +201,40 @@ class StatusRoutes(Routes, function="report"):
 
 
 class ListRoutes(Routes, function="list"):
-    list_changes = Declared(
-        *("GET", ("/changes", "/feeds/{feed}/changes"), READ, "12.4"),
+    list_changes = route(
+        "GET",
+        ("/changes", "/feeds/{feed}/changes"),
+        READ,
+        "12.4",
         summary="list changes",
         query=_CHANGES_QUERY,
         answers=json_of("Changes"),
         errors=(errors.InvalidChange, errors.BelowFloor),
     )
-    get_change = Declared(
-        *("GET", ("/changes/{id}", "/feeds/{feed}/changes/{id}"), READ, "12.7"),
+    get_change = route(
+        "GET",
+        ("/changes/{id}", "/feeds/{feed}/changes/{id}"),
+        READ,
+        "12.7",
         summary="one change",
         answers=json_of("Change"),
         errors=(errors.InvalidChange, errors.UnknownChange),
     )
-    read_pages = Declared(
-        *("GET", "/feeds/{feed}/pages", REPLICATE, "16.3"),
+    read_pages = route(
+        "GET",
+        "/feeds/{feed}/pages",
+        REPLICATE,
+        "16.3",
         summary="pages to copy",
         query=_PAGES_QUERY,
         answers=_PAGES,
         errors=(*_COPIED, errors.InvalidCursor, errors.OtherLog, errors.LogFellOff),
     )
-    read_rows = Declared(
-        *("GET", "/feeds/{feed}/rows", REPLICATE, "16.7"),
+    read_rows = route(
+        "GET",
+        "/feeds/{feed}/rows",
+        REPLICATE,
+        "16.7",
         summary="rows of the state",
         query=_ROWS_QUERY,
         answers=_PAGES,
@@ -216,8 +243,11 @@ class ListRoutes(Routes, function="list"):
 
 
 class ChangeRoutes(Routes, function="propose"):
-    post_change = Declared(
-        *("POST", ("/changes", "/feeds/{feed}/changes"), INGEST, "12.3"),
+    post_change = route(
+        "POST",
+        ("/changes", "/feeds/{feed}/changes"),
+        INGEST,
+        "12.3",
         summary="append a change",
         headers=_KEYED,
         body=((JSON, {"anyOf": [ref("ChangeRequest"), {}]}),),  # any other value is the data
@@ -228,8 +258,11 @@ class ChangeRoutes(Routes, function="propose"):
 
 
 class ItemRoutes(Routes, function="publish"):
-    publish_items = Declared(
-        *("POST", ("/changefeeds", "/feeds/{feed}/changefeeds"), PUBLISH, "13.2"),
+    publish_items = route(
+        "POST",
+        ("/changefeeds", "/feeds/{feed}/changefeeds"),
+        PUBLISH,
+        "13.2",
         summary="publish items",
         headers=(*_KEYED, "Prefer"),
         body=((JSON, {"anyOf": [ref("Item"), ref("Items")]}),),

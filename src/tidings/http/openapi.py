@@ -7,43 +7,125 @@ has exactly the routes and codes that exist. docs/PROTOCOL.md has the rules.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidings.core import errors, limits
 from tidings.core.auth import origins
 from tidings.core.auth.guard import Bounded, Role, password_role
+from tidings.core.model.envelopes import FORMATS
+from tidings.core.model.feeds import NAME
 from tidings.core.version import VERSION
+from tidings.http.json_schema import declared_schemas, object_schema, schema_of
 from tidings.http.request import InvalidEncoding, Overloaded, UnsupportedEncoding
-from tidings.http.route_docs import (
-    DOCS,
-    HTML,
-    JSON,
-    PARAMETERS,
-    PATH_PARAMETERS,
-    TAG_SUMMARIES,
-    TAGS,
-)
-from tidings.http.routes import DECLARED, HTTP_ROUTES
-from tidings.http.schemas import EXAMPLE_FEED, Schema, ref
+from tidings.http.routes import DECLARED
 from tidings.http.schemas import SCHEMAS as UNDECLARED
-from tidings.http.wire import DEFAULT_PATH, Doc, HttpRoute, declared_schemas
+from tidings.http.wire import (
+    EXAMPLE_CURSOR,
+    EXAMPLE_FEED,
+    JSON,
+    PLAIN,
+    Contents,
+    Declared,
+    Schema,
+    json_of,
+    ref,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tidings.core.auth.guard import Need
 
-_PLAIN = {"type": "string"}
 SCHEMAS = UNDECLARED | declared_schemas(
     each for kind in DECLARED for each in kind.declared.values()
 )
+HTML = "text/html"
+# The tags, by chapter of docs/PROTOCOL.md. A longer number is a rule with a tag of its own.
+TAGS = {
+    "4": "Operations",
+    "7": "Operations",
+    "9": "Status",
+    "6": "Status",
+    "10": "Keys",
+    "12": "Changes",
+    "13": "Listeners",
+    "13.9": "State",
+    "14": "Consumers",
+    "16": "Chained feeds",
+    "17": "Keys",
+    "18": "Corrections",
+    "19": "Webhooks",
+    "20": "State",
+    "22": "Erasures",
+    "23": "Feeds",
+}
+TAG_SUMMARIES = {
+    "Operations": "post operations, follow a feed",
+    "Status": "the status of a feed and of its host, descriptions of its formats",
+    "State": "the latest operation of each object, and checksums of them",
+    "Consumers": "named consumers, whose positions the feed stores",
+    "Webhooks": "endpoints that receive events",
+    "Keys": "credentials of a feed",
+    "Feeds": "create, change and delete feeds",
+    "Erasures": "remove the data of an object",
+    "Corrections": "make a feed agree with other data",
+    "Chained feeds": "copies of another feed",
+    "Changes": "the API of changeagent",
+    "Listeners": "the API of Triton's change feed",
+}
+# The headers of requests, by name. Their schemas have the description of the parameter.
+HEADERS: dict[str, Schema] = {
+    "Last-Event-ID": {
+        **PLAIN,
+        "description": "the cursor (5): the id of the last event handled, `0` or `now`",
+        "examples": [EXAMPLE_CURSOR, "0", "now"],
+    },
+    "If-None-Match": {
+        **PLAIN,
+        "description": "`*` changes nothing that exists; other values have no effect",
+        "examples": ["*"],
+    },
+    "Idempotency-Key": {
+        "type": "string",
+        "pattern": f"^[ -~]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}$",
+        "description": "append a repeated request once, for 24 hours (4.5)",
+        "examples": ["3f1c9c2e-6a3f-4f0e-9d0b-2f6f6a1f7c55"],
+    },
+    "traceparent": {
+        **PLAIN,
+        "description": "W3C Trace Context (4.10)",
+        "examples": ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"],
+    },
+    "Prefer": {
+        **PLAIN,
+        "description": "`return=representation` returns the ids; other values have no effect",
+        "examples": ["return=representation"],
+    },
+}
+# The parameters in paths, by name.
+PATH_PARAMETERS: dict[str, Schema] = {
+    "feed": {
+        "type": "string",
+        "pattern": f"^{NAME.pattern}$",
+        "description": "the name of a feed",
+    },
+    "name": {
+        "type": "string",
+        "pattern": f"^{NAME.pattern}$",
+        "description": "the name of a consumer or webhook",
+        "examples": ["search"],
+    },
+    "id": {**PLAIN, "minLength": 1, "description": "the id of a key, an erasure, a change"},
+    "format": {"type": "string", "enum": [*FORMATS], "description": "the format of events (6.10)"},
+    "part": {"type": "string", "enum": ["id", "stack", "raft", "memory", "cpu"]},
+    "part:raft": {"type": "string", "enum": ["state", "leader"]},
+}
 _OF_PARAMETERS = ("description", "allowEmptyValue")
 _IN_PATH = re.compile(r"\{(\w+)\}")
 _OF_A_FEED = "/feeds/{feed}"
 # The headers of responses.
-_HEADERS: dict[str, Schema] = {
+_SENT: dict[str, Schema] = {
     "Last-Event-ID": {"description": "the cursor at which the stream starts (7.5)"},
     "WWW-Authenticate": {"description": "the scheme of a password (10.5)"},
     "Retry-After": {"description": "the seconds after which a client may try again"},
@@ -76,13 +158,15 @@ _UNAVAILABLE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Path:
-    """A path of the document: *route* with *path*, in which an action replaces its parameter."""
+class DescribedPath(NamedTuple):
+    """One path of a declared route."""
 
-    route: HttpRoute
+    route: Declared
     path: str
-    need: Need
+
+    @property
+    def key(self) -> str:
+        return f"{self.route.method} {self.path}"
 
 
 def document(feeds: Iterable[str], prefix: str = "") -> dict[str, Any]:
@@ -115,25 +199,12 @@ _DESCRIPTION = (
 )
 
 
-def described_paths() -> Iterator[_Path]:
-    """Yield the paths of all routes. A route with an action in its path yields one for each."""
-    declared = {key: each for kind in DECLARED for key, each in kind.declared.items()}
-    for route in HTTP_ROUTES:
-        below = route.path.removesuffix("{action}")
-        if route.path == DEFAULT_PATH:
-            continue
-        if below == route.path:
-            yield _Path(route, route.path, route.need)
-        else:
-            for key, each in declared.items():
-                if each.action and key == f"{route.method} {below}{each.action}":
-                    yield _Path(route, below + each.action, each.need)
-
-
-def doc_of(method: str, path: str) -> Doc:
-    """Return the description of a path, which is the same with and without a feed in it."""
-    path = path if path == _OF_A_FEED else path.removeprefix(_OF_A_FEED)
-    return DOCS[f"{method} {'/ops' if path == '/' else path}"]
+def described_paths() -> Iterator[DescribedPath]:
+    """Yield the paths of all routes; those with and without a feed have a method each."""
+    for kind in DECLARED:
+        for each in dict.fromkeys(kind.declared.values()):
+            for path in each.paths:
+                yield DescribedPath(each, path)
 
 
 class _Builder:
@@ -143,26 +214,24 @@ class _Builder:
         self._feeds = feeds
         self._responses: dict[str, Any] = {}
         self._codes: dict[str, str] = {}
-        self._declared, self._parameter_keys = _declared_parameters()
-        self._feed_paths = {route.path for route in HTTP_ROUTES}
+        self._parameters, self._parameter_keys = _query_parameters()
 
-    def operation(self, path: _Path) -> dict[str, Any]:
-        doc = doc_of(path.route.method, path.path)
+    def operation(self, at: DescribedPath) -> dict[str, Any]:
+        route, described = at.route, _describe_need(at.route.need)
+        body, is_optional = _body(route)
+        names = (*self._parameter_keys[at.key], *(_key(name) for name in route.headers))
         operation: dict[str, Any] = {
-            "operationId": self._operation_id(path, doc),
-            "tags": [tag_of(doc.section)],
-            "summary": doc.summary,
-            "description": f"{_describe_need(path.need)} See docs/PROTOCOL.md, {doc.section}.",
-            "parameters": [*self._parameters(path, doc)],
-            "responses": {
-                **_successes(doc, is_root=path.path == "/"),
-                **self._errors(path, doc),
-            },
+            "operationId": _operation_id(at),
+            "tags": [tag_of(route.section)],
+            "summary": _summary(route),
+            "description": f"{described} See docs/PROTOCOL.md, {route.section}.",
+            "parameters": [{"$ref": f"#/components/parameters/{name}"} for name in names],
+            "responses": {**_successes(route, is_root=at.path == "/"), **self._errors(at)},
+            "security": [] if route.need.role is None else _security(route.need.role),
         }
-        if doc.body:
-            content = {kind: _media(schema) for kind, schema in doc.body}
-            operation["requestBody"] = {"required": not doc.optional, "content": content}
-        operation["security"] = [] if path.need.role is None else _security(path.need.role)
+        if body:
+            content = {kind: _media(schema) for kind, schema in body}
+            operation["requestBody"] = {"required": not is_optional, "content": content}
         return operation
 
     def components(self) -> dict[str, Any]:
@@ -170,9 +239,9 @@ class _Builder:
             "schemas": SCHEMAS,
             "responses": dict(sorted(self._responses.items())),
             "parameters": {
-                **{f"path.{_parameter_key(name)}": self._in_path(name) for name in PATH_PARAMETERS},
-                **{_parameter_key(name): _parameter(name) for name in PARAMETERS},
-                **self._declared,
+                **{f"path.{_key(name)}": self._in_path(name) for name in PATH_PARAMETERS},
+                **{name: _parameter(name, "header", HEADERS[name]) for name in HEADERS},
+                **self._parameters,
             },
             "examples": {
                 code: {
@@ -181,7 +250,7 @@ class _Builder:
                 }
                 for code, meaning in sorted(self._codes.items())
             },
-            "headers": {name: {**header, "schema": _PLAIN} for name, header in _HEADERS.items()},
+            "headers": {name: {**header, "schema": PLAIN} for name, header in _SENT.items()},
             "securitySchemes": {
                 "password": {
                     "type": "http",
@@ -203,26 +272,6 @@ class _Builder:
             },
         }
 
-    def _operation_id(self, path: _Path, doc: Doc) -> str:
-        """Return the name of a method in generated clients.
-
-        The paths without a feed, which mean the feed `main`, have a name of their own.
-        """
-        name = doc.name or _name_from(path)
-        if path.path.startswith(_OF_A_FEED):
-            return name
-        if path.path == "/":
-            return f"{name}Root"
-        return f"{name}Main" if _OF_A_FEED + path.path in self._feed_paths else name
-
-    def _parameters(self, path: _Path, doc: Doc) -> Iterator[dict[str, Any]]:
-        for name in _IN_PATH.findall(path.path):
-            known = "part:raft" if "/raft/" in path.path else name
-            yield {"$ref": f"#/components/parameters/path.{_parameter_key(known)}"}
-        declared = self._parameter_keys.get(f"{path.route.method} {path.path}", ())
-        for name in (*doc.query, *declared, *doc.headers):
-            yield {"$ref": f"#/components/parameters/{_parameter_key(name)}"}
-
     def _in_path(self, name: str) -> dict[str, Any]:
         """Return the parameter *name* of paths. The examples of a feed are feeds that exist."""
         schema = {**PATH_PARAMETERS[name]}
@@ -231,19 +280,20 @@ class _Builder:
         shown = name.partition(":")[0]
         return {"name": shown, "in": "path", "required": True, **_described(schema)}
 
-    def _errors(self, path: _Path, doc: Doc) -> dict[str, Any]:
-        by_status: dict[int, list[str]] = {}
+    def _errors(self, at: DescribedPath) -> dict[str, Any]:
+        route, by_status = at.route, dict[int, list[str]]()
         meanings: dict[str, str] = {}
-        for code, status, meaning in rejections(path.route, path.need, doc):
+        for code, status, meaning in rejections(at):
             meanings[code] = meaning
             by_status.setdefault(status, []).append(code)
-        kind = doc.error or ("ChangesError" if doc.section.startswith("12") else "Error")
+        kind = route.error or ("ChangesError" if route.section.startswith("12") else "Error")
         if kind == "Error":
             self._codes.update(meanings)
+        known = (route.status, *route.more, *(status for status, _, _ in route.others))
         return {
-            str(status): self._error(status, sorted(codes), kind, is_empty=status in doc.empty)
+            str(status): self._error(status, sorted(codes), kind, is_empty=status in route.empty)
             for status, codes in sorted(by_status.items())
-            if status not in (doc.status, *doc.more, *(other for other, _, _ in doc.others))
+            if status not in known
         }
 
     def _error(self, status: int, codes: list[str], kind: str, *, is_empty: bool) -> dict[str, Any]:
@@ -263,21 +313,55 @@ class _Builder:
         return {"$ref": f"#/components/responses/{key}"}
 
 
-def rejections(route: HttpRoute, need: Need, doc: Doc) -> Iterator[tuple[str, int, str]]:
-    """Yield code, status and meaning of each error with which *route* may be answered, once."""
-    found: list[type[errors.Rejected]] = [*_OF_EVERY_ROUTE, *doc.errors]
-    if need.role is not None:
+def rejections(at: DescribedPath) -> Iterator[tuple[str, int, str]]:
+    """Yield code, status and meaning of each error with which a route may be answered, once."""
+    route = at.route
+    found: list[type[errors.Rejected]] = [*_OF_EVERY_ROUTE, *route.errors]
+    if route.need.role is not None:
         found += _OF_CREDENTIAL
-    if route.path not in _OF_HOST:
+    if at.path not in _OF_HOST:
         found += _OF_FEED
     if route.method not in origins.READING:
         found += (origins.ForeignOrigin, errors.WrongContentType)
-    if doc.body:
+    if _body(route)[0]:
         found += _OF_BODY
     for error in dict.fromkeys(found):
         yield error.code, error.status, _meaning(error)
     for code, meaning in _UNAVAILABLE.items():
         yield code, 503, meaning
+
+
+def _operation_id(at: DescribedPath) -> str:
+    """Return the name of a method in generated clients.
+
+    The paths without a feed, which mean the feed `main`, have a name of their own.
+    """
+    first, *others = at.route.name.split("_")
+    name = first + "".join(map(str.title, others))
+    if at.path == "/":
+        return f"{name}Root"
+    return f"{name}Main" if _OF_A_FEED + at.path in at.route.paths else name
+
+
+def _summary(route: Declared) -> str:
+    if route.summary:
+        return route.summary
+    text = route.function.__doc__.partition("\n")[0].rstrip(".").removeprefix("Return ")
+    return f"{text[0].lower()}{text[1:]}"
+
+
+def _body(route: Declared) -> tuple[Contents, bool]:
+    """Return the content of requests, and True if it may be missing."""
+    kind = route.parameters.get("body")
+    if kind is None:
+        return route.body, route.is_optional
+    return json_of(kind.schema_name), "required" not in object_schema(kind)
+
+
+def _answers(route: Declared) -> Contents:
+    if route.answers is not None:
+        return route.answers
+    return ((JSON, schema_of(route.hint("return"))),)
 
 
 def _meaning(error: type[errors.Rejected]) -> str:
@@ -288,11 +372,6 @@ def _meaning(error: type[errors.Rejected]) -> str:
 
 def tag_of(section: str) -> str:
     return TAGS.get(section) or TAGS[section.partition(".")[0]]
-
-
-def _name_from(path: _Path) -> str:
-    words = re.findall(r"\w+", path.path.removeprefix(_OF_A_FEED))
-    return path.route.method.lower() + "".join(word.title() for word in words)
 
 
 def _describe_need(need: Need) -> str:
@@ -311,51 +390,59 @@ def _security(role: Role) -> list[dict[str, list[str]]]:
 
 
 def _described(schema: Schema) -> dict[str, Any]:
-    """Return the keys of a parameter that has *schema*, which `PARAMETERS` describes."""
+    """Return the keys of a parameter that has *schema* with its description."""
     own = {key: value for key, value in schema.items() if key in _OF_PARAMETERS}
     return {**own, "schema": {key: value for key, value in schema.items() if key not in own}}
 
 
-def _parameter_key(name: str) -> str:
+def _key(name: str) -> str:
+    """Return the name of a component without a colon, which references cannot contain."""
     return name.replace(":", ".")
 
 
-def _parameter(name: str) -> dict[str, Any]:
-    shown = name.partition(":")[0]
-    place = "header" if shown[0].isupper() or shown == "traceparent" else "query"
-    return {"name": shown, "in": place, **_described(PARAMETERS[name])}
-
-
-def _declared_parameters() -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """Return the declared parameters by the name of their component, and these names by route.
-
-    Parameters of the same name that differ have the last part of the path in that name.
-    """
-    by_route = {
-        key: {name: _of_query(name, schema) for name, schema in each.query.items()}
-        for kind in DECLARED
-        for key, each in kind.declared.items()
-    }
-    several = {name.partition(":")[0] for name in PARAMETERS if ":" in name}
-    first: dict[str, Any] = {}
-    for parameters in by_route.values():
-        for name, parameter in parameters.items():
-            if first.setdefault(name, parameter) != parameter:
-                several.add(name)
-    found: dict[str, Any] = {}
-    names: dict[str, list[str]] = {}
-    for key, parameters in by_route.items():
-        place = _IN_PATH.sub("", key).rstrip("/").rpartition("/")[2]
-        keys = {name: f"{name}.{place}" if name in several else name for name in parameters}
-        found |= {keys[name]: parameter for name, parameter in parameters.items()}
-        names[key] = [*keys.values()]
-    return found, names
-
-
-def _of_query(name: str, schema: Schema) -> dict[str, Any]:
+def _parameter(name: str, place: str, schema: Schema) -> dict[str, Any]:
     required = {"required": True} if schema.get("required") is True else {}
     known = {key: value for key, value in schema.items() if key != "required"}
-    return {"name": name, "in": "query", **required, **_described(known)}
+    return {"name": name, "in": place, **required, **_described(known)}
+
+
+def _query(route: Declared) -> dict[str, Schema]:
+    """Return the schemas of parameters by name; those of a required one say so."""
+    if kind := route.parameters.get("query"):
+        schema = object_schema(kind)
+        required = {name: {"required": True} for name in schema.get("required", ())}
+        return {k: {**v, **required.get(k, {})} for k, v in schema["properties"].items()}
+    return dict(route.query or {})
+
+
+def _query_parameters() -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Return the parameters of queries by the name of their component, and the names by route.
+
+    Parameters of the same name that differ have the last part of the path in that name. The names
+    of a route begin with those of its path.
+    """
+    by_route = {
+        at: {name: _parameter(name, "query", each) for name, each in _query(at.route).items()}
+        for at in described_paths()
+    }
+    first: dict[str, Any] = {}
+    several = {
+        name
+        for parameters in by_route.values()
+        for name, parameter in parameters.items()
+        if first.setdefault(name, parameter) != parameter
+    }
+    found: dict[str, Any] = {}
+    names: dict[str, list[str]] = {}
+    for at, parameters in by_route.items():
+        place = _IN_PATH.sub("", at.path).rstrip("/").rpartition("/")[2]
+        keys = {name: f"{name}.{place}" if name in several else name for name in parameters}
+        found |= {keys[name]: parameter for name, parameter in parameters.items()}
+        of_path = (
+            "part:raft" if "/raft/" in at.path else name for name in _IN_PATH.findall(at.path)
+        )
+        names[at.key] = [*(f"path.{_key(name)}" for name in of_path), *keys.values()]
+    return found, names
 
 
 def _media(schema: Schema) -> dict[str, Any]:
@@ -366,28 +453,26 @@ def _media(schema: Schema) -> dict[str, Any]:
     return {"schema": schema, **({"example": examples[0]} if examples else {})}
 
 
-def _successes(doc: Doc, *, is_root: bool) -> dict[str, Any]:
+def _successes(route: Declared, *, is_root: bool) -> dict[str, Any]:
     """Return the responses that are not errors.
 
     A GET of the root returns the console to a browser (9.8), and links to a client of changeagent.
     """
-    content = {kind: {"schema": schema} for kind, schema in doc.answers}
-    if doc.answer and not content:
-        content = {doc.answer: {"schema": _PLAIN}}
-    if is_root and doc.sends:
-        content |= {JSON: {"schema": ref("Links")}, HTML: {"schema": _PLAIN}}
-    headers = {name: {"$ref": f"#/components/headers/{name}"} for name in doc.sends}
+    content = {kind: {"schema": schema} for kind, schema in _answers(route)}
+    if is_root and route.sends:
+        content |= {JSON: {"schema": ref("Links")}, HTML: {"schema": PLAIN}}
+    headers = {name: {"$ref": f"#/components/headers/{name}"} for name in route.sends}
     found: dict[str, Any] = {
         str(status): {
             "description": HTTPStatus(status).phrase,
             **({"headers": headers} if headers else {}),
-            **({"content": content} if content and status not in doc.empty else {}),
+            **({"content": content} if content and status not in route.empty else {}),
         }
-        for status in sorted((doc.status, *doc.more))
+        for status in sorted((route.status, *route.more))
     }
-    if is_root and doc.sends:
+    if is_root and route.sends:
         found["307"] = {"description": "the console, for browsers"}
-    for status, kind, schema in doc.others:
+    for status, kind, schema in route.others:
         description = HTTPStatus(status).phrase
         found[str(status)] = {"description": description, "content": {kind: {"schema": schema}}}
     return found

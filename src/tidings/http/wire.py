@@ -36,13 +36,14 @@ from tidings.http.answers import json_answer
 from tidings.http.request import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, KeysView
+    from collections.abc import KeysView
 
     from tidings.core.auth.guard import Allowed, Credential, Guard
     from tidings.core.model.feeds import FeedNames
     from tidings.http.request import Request
 
 Schema = dict[str, Any]
+Contents = tuple[tuple[str, Schema], ...]
 JSON = "application/json"
 DEFAULT_PATH = "$default"
 _ACTION = "{action}"
@@ -197,7 +198,7 @@ class Fields:
 
     def document(self) -> dict[str, Any]:
         """Return the fields that are set, as a JSON value."""
-        named = _fields(type(self)).items()
+        named = fields_of(type(self)).items()
         values = ((name, getattr(self, each.attribute)) for name, each in named)
         return {name: _document(value) for name, value in values if value is not UNSET}
 
@@ -217,7 +218,7 @@ class Given(Fields):
         Raises:
             *wrong*: a field is unknown, is missing, or breaks its rule.
         """
-        known = _fields(cls)
+        known = fields_of(cls)
         for name in () if cls.is_open else given:
             if name not in known:
                 # Omit the value, which may be a secret.
@@ -227,7 +228,7 @@ class Given(Fields):
             field, value = known[name], given.get(name)
             if name not in given and not field.is_required:
                 continue
-            kind = _kind(field.hint)
+            kind = kind_of(field.hint)
             try:
                 values[field.attribute] = kind.parse(value, name) if kind else value
             except ValueError as error:
@@ -272,7 +273,7 @@ def _names(of: type[Fields]) -> KeysView[str]:
     }.keys()
 
 
-def _fields(of: type[Fields]) -> dict[str, Field]:
+def fields_of(of: type[Fields]) -> dict[str, Field]:
     """Return the fields of a class by name. The attribute `from_` has the name `from`."""
     if "known" not in vars(of):
         hints = typing.get_type_hints(of, include_extras=True)
@@ -284,11 +285,11 @@ def _fields(of: type[Fields]) -> dict[str, Field]:
     return of.known
 
 
-def _kind(hint: Any) -> Kind | None:
-    return next((each for each in _extras(hint) if isinstance(each, Kind)), None)
+def kind_of(hint: Any) -> Kind | None:
+    return next((each for each in extras_of(hint) if isinstance(each, Kind)), None)
 
 
-def _extras(hint: Any) -> tuple[Any, ...]:
+def extras_of(hint: Any) -> tuple[Any, ...]:
     return getattr(hint, "__metadata__", ())
 
 
@@ -300,141 +301,14 @@ def _given(hint: Any) -> Any:
     return kind
 
 
-# Schemas.
-
-
 def ref(name: str) -> Schema:
     """Return a reference to the schema *name*."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def json_of(name: str) -> tuple[tuple[str, Schema], ...]:
-    """Return a body in JSON with the schema *name*, for `Doc`."""
+def json_of(name: str) -> Contents:
+    """Return a body in JSON with the schema *name*."""
     return ((JSON, ref(name)),)
-
-
-def or_null(schema: Schema) -> Schema:
-    if schema.get("type", "object") != "object" and "enum" not in schema:
-        return {**schema, "type": [schema["type"], "null"]}
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def schema_of(hint: Any) -> Schema:
-    """Return the schema of the type *hint*, with its description and example if it has any."""
-    found = _plain_schema(hint)
-    for each in _extras(hint):
-        if isinstance(each, str):
-            found = {**found, "description": each}
-        if isinstance(each, Example) and "$ref" not in found:
-            found = {**found, "examples": [each.value]}
-    return found
-
-
-def _plain_schema(hint: Any) -> Schema:
-    kind = _kind(hint)
-    if kind and kind.schema.keys() != {"maxItems"}:
-        return kind.schema
-    if kind:
-        return {**_plain_schema(hint.__origin__), **kind.schema}
-    hint = getattr(hint, "__origin__", hint) if _extras(hint) else hint
-    arguments = typing.get_args(hint)
-    match typing.get_origin(hint) or hint:
-        case types.UnionType | typing.Union:
-            return _union([each for each in arguments if not _is_unset(each)])
-        case typing.Literal:
-            return {"type": "string", "enum": [*arguments]}
-        case builtin if builtin in (list, tuple, frozenset):
-            return {"type": "array", "items": schema_of(arguments[0])}
-        case builtin if builtin is dict:
-            values = schema_of(arguments[1])
-            return {"type": "object", **({"additionalProperties": values} if values else {})}
-        case typing.Any:
-            return {}
-        case declared if issubclass(declared, Fields):
-            return ref(declared.schema_name) if declared.schema_name else object_schema(declared)
-        case listed if issubclass(listed, Enum):
-            return {"type": "string", "enum": [each.value for each in listed]}
-    return {str: PLAIN, int: INTEGER, bool: {"type": "boolean"}}[hint]
-
-
-def _is_unset(hint: Any) -> bool:
-    return hint is Unset or typing.get_args(hint) == (Unset.UNSET,)
-
-
-def _union(members: list[Any]) -> Schema:
-    others = [schema_of(each) for each in members if each is not types.NoneType]
-    single = others[0] if len(others) == 1 else {"anyOf": others}
-    return or_null(single) if types.NoneType in members else single
-
-
-def object_schema(of: type[Fields]) -> Schema:
-    """Return the schema of an object with the fields of *of*. A request has no other fields.
-
-    A response may have more, because later releases may add some.
-    """
-    known = _fields(of)
-    required = [name for name, field in known.items() if field.is_required]
-    return {
-        "type": "object",
-        **({"required": required} if required else {}),
-        "properties": {name: schema_of(field.hint) for name, field in known.items()},
-        **({"additionalProperties": False} if issubclass(of, Given) else {}),
-        **({"examples": [example_of(of)]} if of.schema_name else {}),
-    }
-
-
-def example_of(hint: Any) -> Any:
-    """Return an example of a value of the type *hint*."""
-    for each in _extras(hint):
-        if isinstance(each, Example):
-            return each.value
-    plain = hint.__origin__ if _extras(hint) else hint
-    members = typing.get_args(plain)
-    if types.NoneType in members:
-        return None
-    if typing.get_origin(plain) in (types.UnionType, typing.Union):
-        return example_of(next(each for each in members if not _is_unset(each)))
-    if typing.get_origin(plain) is list:
-        is_declared = isinstance(members[0], type) and issubclass(members[0], Fields)
-        return [example_of(members[0])] if is_declared else []
-    if isinstance(plain, type) and issubclass(plain, Fields):
-        return plain.example or _example_object(plain)
-    schema = schema_of(hint)
-    if shown := schema.get("examples") or schema.get("enum"):
-        return shown[0]
-    by_type = {"integer": schema.get("minimum", 0), "boolean": False, "object": {}, "array": []}
-    return by_type.get(schema.get("type", "string"), "")
-
-
-def _example_object(of: type[Fields]) -> dict[str, Any]:
-    known = _fields(of).items()
-    shown = {name: example_of(field.hint) for name, field in known if _is_shown(field)}
-    return {**example_of(of.__base__), **shown} if of.is_partial else shown
-
-
-def _is_shown(field: Field) -> bool:
-    members = (field.hint, *typing.get_args(field.hint))
-    extras = (each for member in members for each in _extras(member))
-    return field.is_required or any(isinstance(each, Example) for each in extras)
-
-
-def declared_types(hint: Any) -> Iterator[type[Fields]]:
-    """Yield the classes that have a schema in the type *hint*, some more than once."""
-    if isinstance(hint, type) and issubclass(hint, Fields):
-        if hint.schema_name:
-            yield hint
-        for field in _fields(hint).values():
-            yield from declared_types(field.hint)
-    for each in (getattr(hint, "__origin__", None), *typing.get_args(hint)):
-        if each is not None and not isinstance(each, str):
-            yield from declared_types(each)
-
-
-def declared_schemas(declared: Iterable[Declared]) -> dict[str, Schema]:
-    """Return the schemas of bodies and responses by name."""
-    hints = (each.hint(name) for each in declared for name in ("body", "return"))
-    found = {each for hint in hints if hint for each in declared_types(hint)}
-    return {each.schema_name: object_schema(each) for each in sorted(found, key=repr)}
 
 
 # Routes.
@@ -463,38 +337,6 @@ class HttpRoute:
     def is_default(self) -> bool:
         """Return True for the route of requests that no other route matches."""
         return self.path == DEFAULT_PATH
-
-
-@dataclass(frozen=True, slots=True)
-class Doc:
-    """The description of one route.
-
-    *section* refers to docs/PROTOCOL.md. *query* and *headers* are names in `PARAMETERS`. *body*
-    pairs content types with schemas; *optional* is True if the body may be empty. A success has one
-    of the statuses *status* and *more*, and *answers* pairs its content types with schemas; without
-    them, its content type is *answer*, or it has no body if *answer* is "". *empty* are the
-    statuses without a body. *errors* are the errors in addition to those that `openapi.rejections`
-    derives from the route, and *error* is the name of their schema if it is not the usual one.
-    *name* is the operation id, and *sends* are headers of a success. *others* are other statuses
-    with their content types and schemas.
-    """
-
-    summary: str
-    section: str
-    name: str = ""
-    query: tuple[str, ...] = ()
-    headers: tuple[str, ...] = ()
-    body: tuple[tuple[str, Schema], ...] = ()
-    optional: bool = False
-    status: int = 200
-    more: tuple[int, ...] = ()
-    empty: tuple[int, ...] = ()
-    answer: str = JSON
-    answers: tuple[tuple[str, Schema], ...] = ()
-    errors: tuple[type[Rejected], ...] = ()
-    sends: tuple[str, ...] = ()
-    error: str = ""
-    others: tuple[tuple[int, str, Schema], ...] = ()
 
 
 class Call:
@@ -530,39 +372,51 @@ class Call:
         return f"{'key' if is_key else 'token'} {self.allowed.principal}"
 
 
+@dataclass(eq=False, kw_only=True)
 class Declared:
-    """A route at one or several *paths*, with the types of its parameters and its result.
+    """A route at one or several *paths*; *section* refers to docs/PROTOCOL.md.
 
-    These are the types of *function*, a method of `Routes` with the parameters `query` and `body`.
-    A route that is served elsewhere is an attribute of `Routes` without a function. Its *doc* has
-    its summary and contents, and *query* the schemas of its parameters. *doc* has fields of `Doc`.
+    *function* is a method of `Routes`. The types of its parameters `query` and `body` and of its
+    result describe the request and the response. A route that is served elsewhere is an attribute
+    of `Routes` without a function; *summary*, *query*, *body* and *answers* describe it. The latter
+    two pair content types with schemas. With *is_optional*, the body may be missing.
+
+    *headers* are names in `openapi.HEADERS`. A success has one of the statuses *status* and
+    *more*. *empty* are the statuses without a body. *errors* are the errors in addition to those
+    that `openapi.rejections` derives from the route, and *error* is the name of their schema if it
+    is not the usual one. *sends* are headers of a success. *others* are other statuses with their
+    content types and schemas. *wrong* is the class of errors in fields if it is not `Routes.error`.
 
     With *is_action*, the end of the path is an action. A gateway has one route for all actions.
-    *wrong* is the class of errors in fields if it is not `Routes.error`.
     """
 
-    def __init__(
-        self,
-        method: str,
-        paths: str | Sequence[str],
-        need: Need,
-        section: str,
-        *,
-        function: Any = None,
-        query: dict[str, Schema] | None = None,
-        is_action: bool = False,
-        wrong: type[Rejected] | None = None,
-        **doc: Any,
-    ) -> None:
-        self.wrong = wrong
-        self.method, self.paths = method, (paths,) if isinstance(paths, str) else (*paths,)
-        self.need, self.function, self._query = need, function, query or {}
-        self._name = function.__name__ if function else ""
-        self.action = self.paths[0].rpartition("/")[2] if is_action else ""
-        self.status, self._doc = doc.get("status", 200), {"section": section, **doc}
+    method: str
+    paths: Sequence[str]
+    need: Need
+    section: str
+    function: Any = None
+    summary: str = ""
+    query: Mapping[str, Schema] | None = None
+    body: Contents = ()
+    is_optional: bool = False
+    answers: Contents | None = None
+    headers: Sequence[str] = ()
+    status: int = 200
+    more: Sequence[int] = ()
+    empty: Sequence[int] = ()
+    errors: Sequence[type[Rejected]] = ()
+    error: str = ""
+    sends: Sequence[str] = ()
+    others: Sequence[tuple[int, str, Schema]] = ()
+    wrong: type[Rejected] | None = None
+    is_action: bool = False
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
+        self.name = name
+
+    @property
+    def action(self) -> str:
+        return self.paths[0].rpartition("/")[2] if self.is_action else ""
 
     def hint(self, name: str) -> Any:
         """Return the type of the parameter *name*, or of the result with the name `return`."""
@@ -574,43 +428,16 @@ class Declared:
         """Return the types of the parameters `query` and `body`, if the method has them."""
         return {name: hint for name in ("query", "body") if (hint := self.hint(name))}
 
-    @property
-    def query(self) -> dict[str, Schema]:
-        """Return the schemas of the parameters by name; those of a required one say so."""
-        if known := self.parameters.get("query"):
-            schema = object_schema(known)
-            required = {name: {"required": True} for name in schema.get("required", ())}
-            return {k: {**v, **required.get(k, {})} for k, v in schema["properties"].items()}
-        return self._query
-
     def keyed(self) -> dict[str, Declared]:
         """Return this route by the keys of its paths."""
         return {f"{self.method} {path}": self for path in self.paths}
 
     def http_routes(self, function: str) -> list[HttpRoute]:
         """Return the routes of *function* in a gateway."""
-        if self.action:
+        if self.is_action:
             path = self.paths[0].removesuffix(self.action) + _ACTION
             return [HttpRoute(self.method, path, function, ADMIN)]
         return [HttpRoute(self.method, path, function, self.need) for path in self.paths]
-
-    @property
-    def doc(self) -> Doc:
-        first, *others = self._name.split("_")
-        name = first + "".join(map(str.title, others))
-        return Doc(**{"name": name, **self._of_function(), **self._doc})
-
-    def _of_function(self) -> dict[str, Any]:
-        if self.function is None:
-            return {}
-        summary = self.function.__doc__.partition("\n")[0].rstrip(".").removeprefix("Return ")
-        body, answer = self.parameters.get("body"), self.hint("return")
-        return {
-            "summary": summary[0].lower() + summary[1:],
-            "body": json_of(body.schema_name) if body else (),
-            "optional": body is not None and not object_schema(body).get("required"),
-            "answers": () if answer is Answer else ((JSON, schema_of(answer)),),
-        }
 
 
 class Routes:
@@ -677,6 +504,7 @@ class Routes:
         action = request.parameters.get("action", "")
         key = request.route.replace(_ACTION, action)
         if key not in self.declared:
+            ADMIN.admit(self.guard, self.feeds.key(request.feed), request.credential)
             known = ", ".join(each.action for each in self.declared.values() if each.action)
             raise self.unknown_action(f"must be one of {known}", field="action", value=action)
         return key
@@ -689,12 +517,21 @@ class Routes:
 Method = typing.TypeVar("Method", bound="Callable[..., Any]")
 
 
+def route(
+    method: str, paths: str | Sequence[str], need: Need, section: str, **more: Any
+) -> Declared:
+    """Declare a route that is served elsewhere; *more* are fields of `Declared`."""
+    several = (paths,) if isinstance(paths, str) else paths
+    return Declared(method=method, paths=several, need=need, section=section, **more)
+
+
 def _decorator(http_method: str) -> Callable[..., Callable[[Method], Method]]:
-    def declare(*where: Any, **doc: Any) -> Callable[[Method], Method]:
-        """Declare a route; the arguments are those of `Declared`."""
+    def declare(*where: Any, **more: Any) -> Callable[[Method], Method]:
+        """Declare a route; the arguments are those of `route`."""
 
         def mark(method: Method) -> Method:
-            declared = Declared(http_method, *where, function=method, **doc)
+            declared = route(http_method, *where, function=method, **more)
+            declared.name = method.__name__
             method.declared = declared  # type: ignore[attr-defined]
             return method
 

@@ -73,8 +73,8 @@ _UP_RULE = "`true`, or another value for down"
 _MARKED: dict[str, Any] = {
     "query": {"up": {**PLAIN, "description": _UP_RULE, "examples": ["true"]}},
     "body": ((FORM, ref("HealthMark")),),
-    "optional": True,
-    "answer": "",
+    "is_optional": True,
+    "answers": (),
     "error": "HealthMarkError",
 }
 _REJECTED: dict[str, Any] = {"status": 501, "answers": json_of("ChangesError")}
@@ -95,7 +95,7 @@ class Administration(wire.Routes, function="administer"):
         self._administrator, self._lister, self._storage = administrator, lister, storage
         self._stage, self._prefix, self.feeds = stage, prefix, administrator.feeds
 
-    @wire.get(_HEALTH, PUBLIC, "9.6", answer=TEXT, others=((503, TEXT, PLAIN),))
+    @wire.get(_HEALTH, PUBLIC, "9.6", answers=((TEXT, PLAIN),), others=((503, TEXT, PLAIN),))
     def get_health(self, call: Call) -> Answer:
         """Return the health for load balancers.
 
@@ -169,7 +169,7 @@ class Administration(wire.Routes, function="administer"):
         _MEMBERS + "/{id}",
         READ_ALL,
         "12.15",
-        answer=TEXT,
+        answers=((TEXT, PLAIN),),
         empty=(404,),
         errors=(InvalidChange, UnknownChange),
     )
@@ -214,7 +214,13 @@ class Administration(wire.Routes, function="administer"):
                 return changeagent_answer(200, _cpu())
         return changeagent_answer(404, {"error": "Not found"})
 
-    @wire.get("/diagnostics/raft/{part}", READ_ALL, "12.13", answer=TEXT, errors=(UnknownChange,))
+    @wire.get(
+        "/diagnostics/raft/{part}",
+        READ_ALL,
+        "12.13",
+        answers=((TEXT, PLAIN),),
+        errors=(UnknownChange,),
+    )
     def get_raft_part(self, call: Call) -> Answer:
         """Return a part of the state of the log."""
         part = call.request.parameters["part"]

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _KEYS = "/feeds/{feed}/keys"
 _NS_IN_MS = 1_000_000
-_ROLE = wire.schema_of(RoleName)
 
 
 def parse_lifetime(text: object, field: str = "expires", *, least_ms: int = 1) -> int:
@@ -103,7 +102,9 @@ class Scope(Given):
 class KeyRequest(Given, first=("expires",)):
     roles: Annotated[
         frozenset[Role],
-        Kind({"type": "array", "items": _ROLE, "minItems": 1}, _parse_roles),
+        Kind(
+            {"type": "array", "items": RoleName.__metadata__[0].schema, "minItems": 1}, _parse_roles
+        ),
         Example(["read"]),
     ]
     types: Bound = ()
