@@ -105,11 +105,7 @@ def _decoders() -> Mapping[str, tuple[Callable[[bytes], object], bytes, Mapping[
             },
         ),
         "JSON": (_lines(JSON_TYPE), _ORDINARY, operations),
-        "NDJSON": (
-            _lines(NDJSON_TYPE),
-            _LINES,
-            {"empty": b"\n" * 1_000_000, **operations},
-        ),
+        "NDJSON": (_lines(NDJSON_TYPE), _LINES, {"empty": b"\n" * 1_000_000, **operations}),
         "objects": (
             partial(object_from, wrong=InvalidSetting),
             json.dumps({f"name-{at}": [at, "text"] for at in range(1000)}).encode(),

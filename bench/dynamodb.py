@@ -97,12 +97,7 @@ class Engine:
 
     @property
     def reader(self) -> Reader:
-        return Reader(
-            log=self.log,
-            checkpoints=self.followers,
-            clock=now_ms,
-            count=lambda *_: None,
-        )
+        return Reader(log=self.log, checkpoints=self.followers, clock=now_ms, count=lambda *_: None)
 
     @property
     def tombstones(self) -> DynamoDBTombstones:

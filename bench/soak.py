@@ -270,12 +270,7 @@ def _silent(run: Run) -> None:
 @click.option("--save", is_flag=True, help="Write the result to bench/RESULTS.md.")
 @click.option("--note", multiple=True, help="Remark for the results; may be repeated.")
 def main(
-    seconds: float,
-    on: str,
-    rate: float | None,
-    every_s: float,
-    save: bool,
-    note: tuple[str, ...],
+    seconds: float, on: str, rate: float | None, every_s: float, save: bool, note: tuple[str, ...]
 ) -> None:
     """Put load on a host for a long time, kill it, cut it, stop its store, and check everything.
 

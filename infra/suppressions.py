@@ -151,10 +151,7 @@ OPTIONAL = (
     ),
 )
 OF_ONE_ADDRESS = (
-    Suppression(
-        "AwsSolutions-CFR1",
-        "The clients of a feed may be in any country.",
-    ),
+    Suppression("AwsSolutions-CFR1", "The clients of a feed may be in any country."),
     Suppression(
         "AwsSolutions-CFR2",
         "The operator may create a web ACL in us-east-1 and set OneAddress.web_acl_arn. A web ACL "

@@ -371,8 +371,7 @@ class FeedDistribution(Construct):
             compress=compress,
             function_associations=[
                 cloudfront.FunctionAssociation(
-                    function=self._edge,
-                    event_type=cloudfront.FunctionEventType.VIEWER_REQUEST,
+                    function=self._edge, event_type=cloudfront.FunctionEventType.VIEWER_REQUEST
                 )
             ],
         )

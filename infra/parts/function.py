@@ -46,7 +46,7 @@ class Layers(Construct):
         if stage.xray:
             self.tracing.append(self._layer("Tracing", build_layers.build("tracing")))
         self.shared = [
-            self._layer("Vendor", build_layers.build("tokens" if tokens else "functions")),
+            self._layer("Vendor", build_layers.build("tokens" if tokens else "functions"))
         ]
         if stage.hotswap:
             build_layers.bundle()
@@ -387,10 +387,7 @@ class FunctionSchedule(Construct):
             target={
                 "arn": target.live.function_arn,
                 "roleArn": role.role_arn,
-                "retryPolicy": {
-                    "maximumEventAgeInSeconds": EVENT_AGE_S,
-                    "maximumRetryAttempts": 0,
-                },
+                "retryPolicy": {"maximumEventAgeInSeconds": EVENT_AGE_S, "maximumRetryAttempts": 0},
             },
         )
 
@@ -471,8 +468,7 @@ class Canaries(Construct):
         alias = _cfn_alias(function)
         alias.cfn_options.update_policy = cdk.CfnUpdatePolicy(
             code_deploy_lambda_alias_update=cdk.CfnCodeDeployLambdaAliasUpdate(
-                application_name=self._application.application_name,
-                deployment_group_name=group.ref,
+                application_name=self._application.application_name, deployment_group_name=group.ref
             )
         )
         group.node.add_dependency(self._role)  # CodeDeploy checks the role's permissions

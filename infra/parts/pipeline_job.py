@@ -90,12 +90,7 @@ class PipelineJob(Construct):
         network = emr.CfnApplication.NetworkConfigurationProperty(
             subnet_ids=list(run.subnets), security_group_ids=list(run.security_groups)
         )
-        return spark_application(
-            self,
-            self.called,
-            CAPACITY,
-            network_configuration=network,
-        )
+        return spark_application(self, self.called, CAPACITY, network_configuration=network)
 
     def _allow_job(self, run: PipelineRun) -> None:
         files = (self.entry, self.archive)

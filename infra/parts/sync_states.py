@@ -141,11 +141,7 @@ def _exporting(wiring: Wiring) -> dict[str, State]:
         "status.$": "$.ExportDescription.ExportStatus",
     }
     look = {"ExportArn.$": "$.export.arn"}
-    exported = {
-        "export.$": "$.export.arn",
-        "through.$": "$.base.through",
-        "sync.$": "$.sync",
-    }
+    exported = {"export.$": "$.export.arn", "through.$": "$.base.through", "sync.$": "$.sync"}
     return {
         "Base": _steer(wiring, "base", {"feed.$": "$.sync.feed"}, to="$.base", following="Export"),
         "Export": _task(
@@ -329,11 +325,7 @@ def _ending(wiring: Wiring) -> dict[str, State]:
         "Report": {name: value for name, value in report.items() if name != "Catch"},
         "Tell": publish | {"Catch": [untold]},
         "Ended": _choice([(_there("$.report.error"), "Failed")], "Done"),
-        "Failed": {
-            "Type": "Fail",
-            "ErrorPath": "$.report.error",
-            "CausePath": "$.report.cause",
-        },
+        "Failed": {"Type": "Fail", "ErrorPath": "$.report.error", "CausePath": "$.report.cause"},
         "Done": {"Type": "Succeed", "InputPath": "$.report"},
     }
 

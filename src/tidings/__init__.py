@@ -21,16 +21,7 @@ if TYPE_CHECKING:
     from tidings.client import Worker as Worker
     from tidings.client import follow as follow
 
-_CLIENT = (
-    "Consumer",
-    "Event",
-    "Fold",
-    "Listener",
-    "NamedConsumers",
-    "Poster",
-    "Worker",
-    "follow",
-)
+_CLIENT = ("Consumer", "Event", "Fold", "Listener", "NamedConsumers", "Poster", "Worker", "follow")
 __all__ = ["__version__", *_CLIENT]
 
 

@@ -178,11 +178,7 @@ def archive_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def with_target(
-        feed: str,
-        stage: str | None,
-        endpoint_url: str | None,
-        archive: str | None,
-        **others: Any,
+        feed: str, stage: str | None, endpoint_url: str | None, archive: str | None, **others: Any
     ) -> None:
         check_once(stage, endpoint_url)
         with one_sentence_errors():

@@ -26,13 +26,7 @@ from tidings.client.cli.render import failures, plain
 from tidings.client.operator import Operator
 from tidings.core import limits
 from tidings.core.auth.guard import Role
-from tidings.core.auth.keys import (
-    Key,
-    KeyIssuer,
-    PresentedKey,
-    bound_of,
-    fresh,
-)
+from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey, bound_of, fresh
 from tidings.core.model.feeds import HOST
 from tidings.http.endpoints.keys import KeyReport, parse_lifetime
 

@@ -36,11 +36,7 @@ from tidings.core.model.feeds import public_name
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def restore(
-    target: StateTarget,
-    last_page: int | None,
-    archive: str | None,
-    dry_run: bool,
-    as_json: bool,
+    target: StateTarget, last_page: int | None, archive: str | None, dry_run: bool, as_json: bool
 ) -> None:
     """Resume a feed after its tables were restored to an earlier time.
 

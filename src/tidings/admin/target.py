@@ -212,10 +212,7 @@ def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
 
 def _found_in(feed: str, documents: DocumentsOf) -> Target:
     return Target(
-        feed,
-        SqliteProfiles(documents),
-        SqliteKeys(documents),
-        SqliteOperatorDocuments(documents),
+        feed, SqliteProfiles(documents), SqliteKeys(documents), SqliteOperatorDocuments(documents)
     )
 
 

@@ -107,11 +107,7 @@ class Receiver:
     """The receive loop; *grown* is called when the queue has grown."""
 
     def __init__(
-        self,
-        sock: socket.socket,
-        store: Store,
-        bound: Bound,
-        grown: Callable[[], None],
+        self, sock: socket.socket, store: Store, bound: Bound, grown: Callable[[], None]
     ) -> None:
         sock.setblocking(False)
         self._sock = sock
@@ -168,11 +164,7 @@ class Receiver:
         self._stuck = True
         try:
             intake.add_datagrams(
-                self._store,
-                chunk,
-                now_ms=now_ms(),
-                bound=self._bound,
-                discarded=self._discarded,
+                self._store, chunk, now_ms=now_ms(), bound=self._bound, discarded=self._discarded
             )
         except sqlite3.Error:
             return

@@ -325,10 +325,7 @@ class Assembly:
     def holding(self) -> StreamQuota:
         from tidings.core.auth.quotas import StreamQuota
 
-        return StreamQuota(
-            store=self.stores.key_usage,
-            runtime=self.runtime,
-        )
+        return StreamQuota(store=self.stores.key_usage, runtime=self.runtime)
 
     def charge_for(self, feed: str, admission: Admission) -> ReadCharge:
         """Return the charge of a read; implements `Charges`."""
@@ -540,10 +537,7 @@ class Assembly:
 
         stores, runtime = self.stores, self.runtime
         read_ahead = ArchiveReadAhead(
-            log=stores.log,
-            checkpoints=stores.followers,
-            clock=runtime.clock,
-            count=runtime.count,
+            log=stores.log, checkpoints=stores.followers, clock=runtime.clock, count=runtime.count
         )
         return replace(self.follower, reader=read_ahead, follower_config=ARCHIVE_CONFIG)
 
@@ -748,10 +742,7 @@ class Assembly:
         from tidings.core.replication.admin import ReplicaMonitor
 
         return ReplicaMonitor(
-            store=self.stores.relays,
-            sources=sources,
-            waker=self.stores.waker,
-            runtime=self.runtime,
+            store=self.stores.relays, sources=sources, waker=self.stores.waker, runtime=self.runtime
         )
 
     # Named consumers.
@@ -911,11 +902,7 @@ class Assembly:
             reader=self.reader,
             clock=self.expiring,
             retention=settings.retention,
-            renewer=Renewer(
-                store=stores.renewals,
-                runtime=runtime,
-                page_ms=settings.page_ms,
-            ),
+            renewer=Renewer(store=stores.renewals, runtime=runtime, page_ms=settings.page_ms),
             purge=Purges(self.documents),
             aged=MaxAges(self.profiles),
             holds=ConsumerRetention(stores.consumers, settings.consumer_cap),

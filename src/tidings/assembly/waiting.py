@@ -77,10 +77,7 @@ def waiting_app(
 
 
 def _choose(
-    scope: Message,
-    headers: dict[str, str],
-    streams: App,
-    lists: Callable[[], tuple[App, App]],
+    scope: Message, headers: dict[str, str], streams: App, lists: Callable[[], tuple[App, App]]
 ) -> App:
     path = scope["path"]
     if CHANGES.fullmatch(path) or wants_links(scope["method"], path, headers):

@@ -75,10 +75,7 @@ class Signer:
 
 @lru_cache(maxsize=8)  # a process has few combinations of headers and credentials at a time
 def _moment(
-    signer: Signer,
-    credentials: ReadOnlyCredentials,
-    added: tuple[tuple[str, str], ...],
-    now_s: int,
+    signer: Signer, credentials: ReadOnlyCredentials, added: tuple[tuple[str, str], ...], now_s: int
 ) -> _Moment:
     at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
     day = at[:8]

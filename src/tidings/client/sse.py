@@ -144,10 +144,7 @@ def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Mov
         WrongUrl: httpx cannot use *url*.
     """
     connection = StreamRequest(url, cursor, wanted)
-    with (
-        connection.failures(),
-        httpx.stream(**connection.request(), **connecting(url)) as answer,
-    ):
+    with connection.failures(), httpx.stream(**connection.request(), **connecting(url)) as answer:
         yield from connection.opened(answer)
         for chunk in answer.iter_bytes():
             yield from connection.feed(chunk)

@@ -60,10 +60,7 @@ METRICS = (
     ),
     Metric("OutboxAge", "Seconds", "age of the oldest message in the outbox", measured=True),
     Metric(
-        "LettersForwarded",
-        "Count",
-        "messages of the outbox appended to the log",
-        stage_only=True,
+        "LettersForwarded", "Count", "messages of the outbox appended to the log", stage_only=True
     ),
     Metric(
         "LettersRefused",
@@ -72,10 +69,7 @@ METRICS = (
         stage_only=True,
     ),
     Metric(
-        "WritesCaptured",
-        "Count",
-        "writes of captured tables appended to the log",
-        stage_only=True,
+        "WritesCaptured", "Count", "writes of captured tables appended to the log", stage_only=True
     ),
     Metric(
         "WritesRefused",
@@ -109,12 +103,7 @@ METRICS = (
         "named consumers that need a page older than the log",
         measured=True,
     ),
-    Metric(
-        "ArchiveLag",
-        "Seconds",
-        "age of the oldest page that is not archived",
-        measured=True,
-    ),
+    Metric("ArchiveLag", "Seconds", "age of the oldest page that is not archived", measured=True),
     Metric("PartsArchived", "Count", "parts added to the archive"),
     Metric("PartsBroken", "Count", "unreadable parts of the archive"),
     Metric("RelayPages", "Count", "pages copied by chained feeds"),
@@ -125,12 +114,7 @@ METRICS = (
         "pages between the head of an upstream and its chained feed",
         measured=True,
     ),
-    Metric(
-        "RelaysStanding",
-        "Count",
-        "chained feeds that wait for an operator",
-        measured=True,
-    ),
+    Metric("RelaysStanding", "Count", "chained feeds that wait for an operator", measured=True),
     Metric(
         "RelayFellOff", "Count", "chained feeds that needed a page older than the upstream's log"
     ),

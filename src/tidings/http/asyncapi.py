@@ -96,10 +96,7 @@ _MESSAGES: dict[str, Schema] = {
     "Ping": _action(Act.PING),
     "KeepAlive": _action(Act.KEEP_ALIVE),
     "Subscribed": _reply(
-        "subscribed",
-        {"feed": _PLAIN, "cursor": _PLAIN},
-        feed=EXAMPLE_FEED,
-        cursor=EXAMPLE_CURSOR,
+        "subscribed", {"feed": _PLAIN, "cursor": _PLAIN}, feed=EXAMPLE_FEED, cursor=EXAMPLE_CURSOR
     ),
     "Unsubscribed": _reply("unsubscribed", {}),
     "Pong": _reply(

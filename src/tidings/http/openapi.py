@@ -105,11 +105,7 @@ HEADERS: dict[str, Schema] = {
 }
 # The parameters in paths, by name.
 PATH_PARAMETERS: dict[str, Schema] = {
-    "feed": {
-        "type": "string",
-        "pattern": f"^{NAME.pattern}$",
-        "description": "the name of a feed",
-    },
+    "feed": {"type": "string", "pattern": f"^{NAME.pattern}$", "description": "the name of a feed"},
     "name": {
         "type": "string",
         "pattern": f"^{NAME.pattern}$",
@@ -244,10 +240,7 @@ class _Builder:
                 **self._parameters,
             },
             "examples": {
-                code: {
-                    "summary": meaning,
-                    "value": _error_example(code, meaning),
-                }
+                code: {"summary": meaning, "value": _error_example(code, meaning)}
                 for code, meaning in sorted(self._codes.items())
             },
             "headers": {name: {**header, "schema": PLAIN} for name, header in _SENT.items()},

@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidings.core.auth.guard import (
-    INGEST,
-    PUBLIC,
-    READ,
-)
+from tidings.core.auth.guard import INGEST, PUBLIC, READ
 from tidings.core.websocket.session import Act
 from tidings.http.endpoints.admin import Administration
 from tidings.http.endpoints.browse import FeedBrowser

@@ -270,9 +270,7 @@ _STATUS: Schema = {
 }
 _READY = ("feeds", "head", "frontier", "floor", "followers", "source", "generation")
 ITEM_KIND = request(
-    {"resource": _TYPE, "subResources": list_of(_PARENT, limits.TAGS_MAX)},
-    "resource",
-    example=None,
+    {"resource": _TYPE, "subResources": list_of(_PARENT, limits.TAGS_MAX)}, "resource", example=None
 )
 EXAMPLE_KIND = {"resource": "vm", "subResources": ["nic"]}
 _CHANGE: Schema = {"_id": _INTEGER, "_ts": _INTEGER, "tags": _TEXTS, "data": {}}
@@ -370,11 +368,7 @@ SCHEMAS: dict[str, Schema] = {
         dict.fromkeys(("changes", "diagnostics", "cluster", "config", "health"), _PLAIN)
     ),
     "Item": request(
-        {
-            "changeKind": ITEM_KIND,
-            "changedResourceId": _OBJECT_ID,
-            "event": one_of(*_POSTED),
-        },
+        {"changeKind": ITEM_KIND, "changedResourceId": _OBJECT_ID, "event": one_of(*_POSTED)},
         *("changeKind", "changedResourceId"),
         example={"changeKind": EXAMPLE_KIND, "changedResourceId": "vm-7"},
     ),

@@ -154,13 +154,7 @@ class Lineage:
 
     @classmethod
     def of(
-        cls,
-        named: NamedFeed,
-        source: Source,
-        warehouse: Warehouse,
-        schemas: Schemas,
-        *,
-        once: bool,
+        cls, named: NamedFeed, source: Source, warehouse: Warehouse, schemas: Schemas, *, once: bool
     ) -> Lineage:
         from tidings.lake.warehouse import KINDS, table_name, type_kind
 
@@ -240,12 +234,7 @@ _PAGE = re.compile(r"\d{1,13}", re.ASCII)
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
 def compact(
-    location: Location,
-    feed: str,
-    archive: str | None,
-    table: str,
-    as_json: bool,
-    **options: Any,
+    location: Location, feed: str, archive: str | None, table: str, as_json: bool, **options: Any
 ) -> None:
     """Compact parts that all consumers have read.
 

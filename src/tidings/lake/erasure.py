@@ -30,12 +30,7 @@ from tidings.core.erasure.entries import Position, Scrubber, Target
 from tidings.core.erasure.records import erasure_of
 from tidings.core.model.cursors import Place
 from tidings.core.model.filters import EVERYTHING
-from tidings.core.model.operations import (
-    ERASURE_MARK,
-    is_erased,
-    key_of,
-    quoted,
-)
+from tidings.core.model.operations import ERASURE_MARK, is_erased, key_of, quoted
 from tidings.core.state.rows import Row
 from tidings.lake import files
 from tidings.lake.tables import EVENT, Table

@@ -44,10 +44,7 @@ RUNTIME = Jar(
     "d6ea6c5d099288daeb7d5a92061bd3d7d8f296492632b42378e5f2f0e3066242",
 )
 # The AWS SDK, which the runtime does not contain, but needs for the Glue catalog and files on S3.
-AWS = Jar(
-    "iceberg-aws-bundle",
-    "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f",
-)
+AWS = Jar("iceberg-aws-bundle", "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f")
 
 
 def jar(wanted: Jar = RUNTIME, cache: Path = _CACHE, repository: str = CENTRAL) -> Path:

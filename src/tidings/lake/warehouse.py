@@ -302,13 +302,7 @@ def _parse(body: dict[str, Any]) -> TableMetadata:
     if erasures <= int(properties.get(ERASED, 0)):
         erasures = 0
     return TableMetadata(
-        current,
-        through,
-        snapshots=len(kept),
-        erasures=erasures,
-        type=of,
-        columns=columns,
-        **counts,
+        current, through, snapshots=len(kept), erasures=erasures, type=of, columns=columns, **counts
     )
 
 

@@ -248,9 +248,7 @@ def _parse_adopted(
 @_file
 @click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
 @click.option(
-    "--emf",
-    is_flag=True,
-    help="Like --json, with metrics in CloudWatch's embedded metric format.",
+    "--emf", is_flag=True, help="Like --json, with metrics in CloudWatch's embedded metric format."
 )
 @click.option("--events-url", metavar="URL", help="Also post each event to this address.")
 @click.option(

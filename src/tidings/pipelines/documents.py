@@ -138,11 +138,7 @@ class Keyed(RowRules):
         return {"event": "delete", "type": self.type, "id": id}
 
     def missing(
-        self,
-        known: Known,
-        pages: Callable[[], Iterable[Iterable[Row]]],
-        *,
-        is_logged: bool = False,
+        self, known: Known, pages: Callable[[], Iterable[Iterable[Row]]], *, is_logged: bool = False
     ) -> Iterator[Batch]:
         """Yield deletions of the objects of this reader in the feed that no longer have a row.
 

@@ -28,12 +28,7 @@ _log = logging.getLogger("tidings.pipelines")
 
 @contextmanager
 def emitter(
-    *,
-    as_json: bool,
-    url: str | None,
-    bus: str | None,
-    emf: bool,
-    lineage: Pipeline | None = None,
+    *, as_json: bool, url: str | None, bus: str | None, emf: bool, lineage: Pipeline | None = None
 ) -> Iterator[EventSink]:
     """Yield a function that emits events.
 

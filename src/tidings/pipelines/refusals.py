@@ -107,10 +107,7 @@ _CLIENTS: Mapping[str, tuple[str, Callable[[Any], Iterable[object]]]] = {
         "AWS",
         lambda error: [getattr(error, "response", {}).get("Error", {}).get("Code")],
     ),
-    "builtins": (
-        "files",
-        lambda error: [errno.errorcode.get(getattr(error, "errno", None) or 0)],
-    ),
+    "builtins": ("files", lambda error: [errno.errorcode.get(getattr(error, "errno", None) or 0)]),
 }
 
 

@@ -24,13 +24,7 @@ from opensearchpy import (
 from tidings.client.errors import Unwritten
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.bodies import (
-    SLOT_BITS,
-    blame_message,
-    object_of,
-    version_of,
-    write_parts,
-)
+from tidings.pipelines.bodies import SLOT_BITS, blame_message, object_of, version_of, write_parts
 from tidings.pipelines.documents import to_text
 from tidings.pipelines.messages import Busy, Message, Verdict, WrongPipeline
 from tidings.pipelines.ownership import OwnedStore, Target

@@ -78,11 +78,7 @@ class ServerApp:
         self._events = event_streams(lambda: host, "server", listen=listen)
         host.meters.event_streams = lambda: self._events.count
         self._waiting = waiting_app(
-            lambda: host,
-            self._events,
-            lazy=False,
-            listen=listen,
-            has_console=console is not None,
+            lambda: host, self._events, lazy=False, listen=listen, has_console=console is not None
         )
         self._streams = host.stream_reads()
         self._bodies = BodyBudget()

@@ -194,11 +194,7 @@ def chain_settings(options: HostOptions) -> dict[str, str]:
     sources = {
         feed: {"url": url, **_add_address(options, feed, fields)} for feed, url in urls.items()
     }
-    return {
-        "TIDINGS_FEEDS": ",".join(feeds),
-        "TIDINGS_SOURCES": json.dumps(sources),
-        **elections,
-    }
+    return {"TIDINGS_FEEDS": ",".join(feeds), "TIDINGS_SOURCES": json.dumps(sources), **elections}
 
 
 def _of_a_feed(url: str) -> str:

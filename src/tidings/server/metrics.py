@@ -109,9 +109,7 @@ FAMILIES = (
     Family("tidings_clients", GAUGE, "clients that receive events now", ("transport",)),
     Family("tidings_http_connections", GAUGE, "open connections, including those of clients"),
     Family(
-        "tidings_received_bytes",
-        COUNTER,
-        "bytes received from all connections, after decryption",
+        "tidings_received_bytes", COUNTER, "bytes received from all connections, after decryption"
     ),
     Family("tidings_sent_bytes", COUNTER, "bytes sent to all connections, before encryption"),
     Family("tidings_websocket_connections", GAUGE, "open WebSockets"),
@@ -123,12 +121,7 @@ FAMILIES = (
         "number of the last page that a follower has handled",
         _FOLLOWER,
     ),
-    Family(
-        "tidings_follower_lag",
-        GAUGE,
-        "pages that a follower has not handled yet",
-        _FOLLOWER,
-    ),
+    Family("tidings_follower_lag", GAUGE, "pages that a follower has not handled yet", _FOLLOWER),
     Family(
         "tidings_consumer_lag",
         GAUGE,

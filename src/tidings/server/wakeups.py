@@ -225,9 +225,7 @@ class _Listening:
     """
 
     def __init__(
-        self,
-        observe: Callable[[float, int], object],
-        end: Callable[[_Listening], object],
+        self, observe: Callable[[float, int], object], end: Callable[[_Listening], object]
     ) -> None:
         self._event, self._observe, self._end = asyncio.Event(), observe, end
         self._pages: list[Page] | None = None

@@ -173,8 +173,7 @@ class Block:
             pa.BufferReader(raw),
             read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(raw) + 1),
             parse_options=arrow_json.ParseOptions(
-                explicit_schema=pa.schema(list(_PARSED.items())),
-                unexpected_field_behavior="ignore",
+                explicit_schema=pa.schema(list(_PARSED.items())), unexpected_field_behavior="ignore"
             ),
         )
         assert table.num_rows == len(self.lines), "a line of the log is one line of JSON"

@@ -192,12 +192,7 @@ def recognise_lines(lines: DataFrame) -> DataFrame:
     apart = apart_column(order_of(head["value"]) if head else ())
     key, moment = key_and_moment()
     return lines.withColumn("apart", apart).select(
-        "path",
-        "block",
-        "number",
-        "text",
-        key.alias("key"),
-        moment.alias("moment"),
+        "path", "block", "number", "text", key.alias("key"), moment.alias("moment")
     )
 
 

@@ -610,11 +610,7 @@ def _print_result(ctx: click.Context, progress: Progress, as_json: bool) -> Iter
 
 
 def _make(
-    feed: Feed,
-    source: PostgresTable,
-    progress: Progress,
-    options: dict[str, Any],
-    phases: Phases,
+    feed: Feed, source: PostgresTable, progress: Progress, options: dict[str, Any], phases: Phases
 ) -> TableSync:
 
     wanted = TableSyncOptions(

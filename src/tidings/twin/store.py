@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.source import Sources
 
 _CONFIG = Config(
-    connect_timeout=2,
-    read_timeout=10,
-    retries={"max_attempts": 2, "mode": "standard"},
-    proxies={},
+    connect_timeout=2, read_timeout=10, retries={"max_attempts": 2, "mode": "standard"}, proxies={}
 )
 LOOK_S = 0.5  # the interval of checks for a table that another program may create at any time
 

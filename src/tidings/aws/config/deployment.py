@@ -256,9 +256,7 @@ FUNCTIONS = (
         # If the request of an erasure has an Idempotency-Key, its claim is put. The creation of a
         # feed after a deletion writes an empty page, and deletes the mark of the removal.
         grants=_grants(
-            log=_QUERY + _PUT,
-            state=_BATCH_GET,
-            control=_READ + _UPDATE + _PUT + _DELETE,
+            log=_QUERY + _PUT, state=_BATCH_GET, control=_READ + _UPDATE + _PUT + _DELETE
         ),
         invokes=("remove",),
         archive="ledger",

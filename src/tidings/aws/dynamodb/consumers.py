@@ -52,13 +52,7 @@ _PREFIX = "consumer#"
 _POSITION = as_text(
     lambda position_: position.encode_position(position_) or "", position.read
 ).sparse
-_FAILURE = Layout(
-    Failure,
-    id=TEXT.sparse,
-    error=TEXT.sparse,
-    at=NUMBER.of("at_ms"),
-    times=NUMBER,
-)
+_FAILURE = Layout(Failure, id=TEXT.sparse, error=TEXT.sparse, at=NUMBER.of("at_ms"), times=NUMBER)
 _CONSUMER = Layout(
     Consumer,
     position=_POSITION,
@@ -77,12 +71,7 @@ _CONSUMER = Layout(
 )
 _PARKED = Layout(Parked, line=TEXT, error=TEXT, at=NUMBER.of("at_ms"), attempts=NUMBER)
 _NOTE = Layout(
-    Note,
-    who=TEXT.sparse,
-    what=TEXT.sparse,
-    why=TEXT.sparse,
-    id=TEXT.sparse,
-    at=NUMBER.of("at_ms"),
+    Note, who=TEXT.sparse, what=TEXT.sparse, why=TEXT.sparse, id=TEXT.sparse, at=NUMBER.of("at_ms")
 )
 
 

@@ -150,11 +150,7 @@ class DynamoDBRewrites:
     """
 
     def __init__(
-        self,
-        client: DynamoDBClient,
-        log_table: str,
-        state_table: str,
-        consumers: DynamoDBConsumers,
+        self, client: DynamoDBClient, log_table: str, state_table: str, consumers: DynamoDBConsumers
     ) -> None:
         self._log, self._state = Table(client, log_table), Table(client, state_table)
         self._consumers = consumers

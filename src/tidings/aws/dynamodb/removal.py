@@ -162,10 +162,7 @@ class DynamoDBFeedData:
         kinds = [kind(lane) for kind in (inbox_kind, subscription_kind) for lane in lanes]
         listed, values = _listed([*kinds, registered_kind(key)])
         return _Scan(
-            self._connections,
-            f"#feed = :feed OR {listed}",
-            {**values, ":feed": text(key)},
-            {},
+            self._connections, f"#feed = :feed OR {listed}", {**values, ":feed": text(key)}, {}
         )
 
     def _of_control(self, key: str) -> _Scan:
@@ -212,9 +209,7 @@ class DynamoDBFeedData:
 
     def _scan(self, step: _Scan, place: str) -> Any:
         params = expressions(
-            step.values,
-            FilterExpression=step.condition,
-            ProjectionExpression="#kind, #name",
+            step.values, FilterExpression=step.condition, ProjectionExpression="#kind, #name"
         )
         with translate_errors():
             return self._client.scan(TableName=step.table, **params, **scan_start(place))

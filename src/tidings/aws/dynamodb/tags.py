@@ -64,10 +64,7 @@ class DynamoDBTags:
 
         If the result lacks a new summary, readers read the pages of the log instead.
         """
-        bounds = {
-            ":bucket": text(partition(feed)),
-            ":after": text(page_key(after)),
-        }
+        bounds = {":bucket": text(partition(feed)), ":after": text(page_key(after))}
         answer = self._table.page(
             "#bucket = :bucket AND #key > :after",
             bounds,

@@ -343,12 +343,7 @@ _add("resume", "Resume a paused consumer.", _state, example='--why "the index is
 @json_option
 @place_options
 def consume(
-    name: str,
-    command: tuple[str, ...],
-    sse: bool,
-    as_json: bool,
-    place: Place,
-    **options: Any,
+    name: str, command: tuple[str, ...], sse: bool, as_json: bool, place: Place, **options: Any
 ) -> None:
     """Run a worker of the consumer NAME until Ctrl-C: print its messages, or pass them to COMMAND.
 

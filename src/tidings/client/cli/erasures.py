@@ -42,13 +42,7 @@ _LOCATIONS = ("location", "status", "until", "note")
 @json_option
 @place_options
 def erase(
-    type: str,
-    id: str,
-    reason: str,
-    parents: bool,
-    before: str | None,
-    as_json: bool,
-    place: Place,
+    type: str, id: str, reason: str, parents: bool, before: str | None, as_json: bool, place: Place
 ) -> None:
     """Erase the object ID of TYPE: remove its data from the log, the state and the archive.
 

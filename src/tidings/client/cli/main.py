@@ -103,8 +103,7 @@ SUBCOMMANDS = {
         "aws",
     ),
     "users": Subcommand(
-        f"{_ADMIN}.users_command",
-        "Import and list the users that may read the changes of a feed.",
+        f"{_ADMIN}.users_command", "Import and list the users that may read the changes of a feed."
     ),
     "keys": Subcommand(f"{_ADMIN}.keys_command", "Create, list and revoke the keys of a feed."),
     "sync": Subcommand("tidings.sync.command", "Correct a feed by a dump of its source.", "sail"),
@@ -115,9 +114,7 @@ SUBCOMMANDS = {
         f"{_ADMIN}.verify_command", "Compare the state of a feed with its log.", "aws"
     ),
     "rebuild": Subcommand(
-        f"{_ADMIN}.verify_command",
-        "Rebuild the state of a feed from its log.",
-        "aws",
+        f"{_ADMIN}.verify_command", "Rebuild the state of a feed from its log.", "aws"
     ),
     "restore": Subcommand(
         f"{_ADMIN}.restore_command",

@@ -145,11 +145,7 @@ def replace_configuration(current: Configuration, document: object) -> Configura
     if unknown:
         raise InvalidSetting(f"Unknown key: {', '.join(unknown)}")
     before = dict(
-        zip(
-            _DURATIONS,
-            (current.purge_ns, current.election_ns, current.heartbeat_ns),
-            strict=True,
-        )
+        zip(_DURATIONS, (current.purge_ns, current.election_ns, current.heartbeat_ns), strict=True)
     )
     purge, election, heartbeat = (_duration(given, name, before[name]) for name in _DURATIONS)
     hooks = with_stored(hooks_from(given.get("webHooks")), current.hooks)

@@ -290,13 +290,7 @@ class Consumers:
     # Methods for operators.
 
     def register(
-        self,
-        feed: str,
-        name: str,
-        wanted: Consumer,
-        start: str | None,
-        *,
-        only_new: bool = False,
+        self, feed: str, name: str, wanted: Consumer, start: str | None, *, only_new: bool = False
     ) -> tuple[Consumer, bool]:
         """Create the consumer or change its filter; return the consumer, and True if it is new.
 

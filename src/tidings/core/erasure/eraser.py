@@ -262,11 +262,7 @@ class Eraser:
         return found
 
     def _rewrite_pages(
-        self,
-        feed: str,
-        scrubber: Scrubber,
-        pages: Sequence[Page],
-        found: Mapping[int, Scrubbed],
+        self, feed: str, scrubber: Scrubber, pages: Sequence[Page], found: Mapping[int, Scrubbed]
     ) -> bool:
         """Rewrite those of *pages* that are *found*, and the removed parents of *pages*.
 

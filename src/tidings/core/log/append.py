@@ -100,11 +100,7 @@ class Appender:
     check_writable: Callable[[str], None] = every_feed
 
     def append(
-        self,
-        feed: str,
-        lines: Sequence[str],
-        required: Precondition | None = None,
-        trace: str = "",
+        self, feed: str, lines: Sequence[str], required: Precondition | None = None, trace: str = ""
     ) -> Page:
         """Append *lines* as one page, which is durable when the call returns.
 

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     from tidings.core.counters import Counters
     from tidings.core.effects import Clock
     from tidings.core.log.stores import Checkpoints, LogStore
-    from tidings.core.websocket.connections import (
-        Connection,
-        ConnectionStore,
-        SubscriptionStore,
-    )
+    from tidings.core.websocket.connections import Connection, ConnectionStore, SubscriptionStore
 
 SSE, NDJSON, WEBSOCKET, LONG_POLL = "sse", "ndjson", "websocket", "long-poll"
 TRANSPORTS = (SSE, NDJSON, WEBSOCKET, LONG_POLL)

@@ -136,9 +136,7 @@ SETTINGS = {
     ),
     "max_age": Setting("max_age_s", _number, _INTEGER),
     "push_lanes": Setting(
-        "push_lanes",
-        _number,
-        {"type": "integer", "minimum": 1, "maximum": limits.PUSH_LANES_MAX},
+        "push_lanes", _number, {"type": "integer", "minimum": 1, "maximum": limits.PUSH_LANES_MAX}
     ),
     "ids_personal": Setting("ids_personal", _switch, _BOOLEAN),
     "forget_after_days": Setting(

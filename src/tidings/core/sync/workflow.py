@@ -37,10 +37,7 @@ REJECTED = "rejected"
 _SUBJECT_CHARS_MAX = 99  # limit of SNS
 _AGAIN = "Sync again: applied corrections are recognized as done."
 _RESERVED = "States."  # a state machine may not fail with an error that has this prefix
-_NAMES = {
-    "States.TaskFailed": "JobFailed",
-    "States.Timeout": "TimedOut",
-}
+_NAMES = {"States.TaskFailed": "JobFailed", "States.Timeout": "TimedOut"}
 _SENTENCES = {
     "PlanTooOld": "The plan is too old: the log no longer has the changes since the plan was made, "
     "or deletions since then may be forgotten. "

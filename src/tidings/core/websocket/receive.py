@@ -343,11 +343,7 @@ class Receiver:
         return allowed
 
     def _act(
-        self,
-        connection_id: str,
-        message: Message,
-        connection: Connection | None,
-        allowed: Allowed,
+        self, connection_id: str, message: Message, connection: Connection | None, allowed: Allowed
     ) -> None:
         for _ in range(_UPDATE_ATTEMPTS):
             if connection is None:

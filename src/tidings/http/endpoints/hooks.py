@@ -53,9 +53,7 @@ class WebhookRequest(Filtered):
     """The fields of a webhook, which `webhook_from` and `WebhookAdmin.put` check."""
 
     url: Annotated[
-        str | None,
-        Kind({**wire.TEXT, "maxLength": limits.WEBHOOK_URL_CHARS_MAX}),
-        Example(_URL),
+        str | None, Kind({**wire.TEXT, "maxLength": limits.WEBHOOK_URL_CHARS_MAX}), Example(_URL)
     ]
     from_: (
         Annotated[object, Kind({"anyOf": [{"type": "string", "enum": ["oldest", "now"]}, wire.ID]})]
@@ -64,8 +62,7 @@ class WebhookRequest(Filtered):
     format: Format | None = None
     attempts: (
         Annotated[
-            int,
-            Kind({"type": "integer", "minimum": 1, "maximum": limits.WEBHOOK_ATTEMPTS_MAX}),
+            int, Kind({"type": "integer", "minimum": 1, "maximum": limits.WEBHOOK_ATTEMPTS_MAX})
         ]
         | None
     ) = None

@@ -76,9 +76,7 @@ class PasswordRequest(Given, name="RelayPassword"):
     password: Annotated[
         str,
         Kind(
-            {"type": "string", "maxLength": limits.PASSWORD_BYTES_MAX},
-            _parse_password,
-            shown=False,
+            {"type": "string", "maxLength": limits.PASSWORD_BYTES_MAX}, _parse_password, shown=False
         ),
         Example("correct horse"),
     ]
