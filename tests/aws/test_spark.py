@@ -66,9 +66,7 @@ def test_the_machine_may_export_the_state_and_the_job_reads_the_export(stage: St
     (large,) = definition["States"]["Large"]["Choices"]
     large["NumericGreaterThan"] = -1
     made = machines.create_state_machine(
-        name=stage.named("export"),
-        definition=json.dumps(definition),
-        roleArn=deployed["roleArn"],
+        name=stage.named("export"), definition=json.dumps(definition), roleArn=deployed["roleArn"]
     )["stateMachineArn"]
     try:
         ended = _executed(stage, made, _request(stage))

@@ -35,10 +35,7 @@ def step_registers(scene: Scene, argument: dict[str, Any]) -> None:
     message = argument.get("message") or {
         "instance": argument.get("instance", f"{scene.token}-{argument['as']}"),
         "service": "s",
-        "changeKind": {
-            "resource": argument.get("resource"),
-            "subResources": argument.get("subs"),
-        },
+        "changeKind": {"resource": argument.get("resource"), "subResources": argument.get("subs")},
     }
     socket.send(argument.get("text") or json.dumps(message))
     scene.names[argument["as"]] = socket

@@ -125,10 +125,7 @@ class TestCosts:
         for number in range(1, count + 1):
             stores.log.put(feed, Page(number, body, "a" * 32, AT, NEVER_MS))
         reader = Reader(
-            log=stores.log,
-            checkpoints=stores.followers,
-            clock=lambda: AT,
-            count=lambda *_: None,
+            log=stores.log, checkpoints=stores.followers, clock=lambda: AT, count=lambda *_: None
         )
         spent.clear()
         after, more = 0, True
@@ -160,10 +157,7 @@ class Worker:
 
     def __init__(self, stores: Stores, feed: str) -> None:
         reader = Reader(
-            log=stores.log,
-            checkpoints=stores.followers,
-            clock=lambda: AT,
-            count=lambda *_: None,
+            log=stores.log, checkpoints=stores.followers, clock=lambda: AT, count=lambda *_: None
         )
         view = LogView(reader)
         self.feed = feed

@@ -77,8 +77,7 @@ def test_D30_an_append_that_was_not_done_is_told(store: DynamoDBRelays, broken: 
 
 
 @pytest.mark.parametrize(
-    "document",
-    ["", "{", "[]", '{"checkpoint":"7"}', '{"wanted":"maybe"}', '{"copy":{"pages":1}}'],
+    "document", ["", "{", "[]", '{"checkpoint":"7"}', '{"wanted":"maybe"}', '{"copy":{"pages":1}}']
 )
 def test_D32_a_document_that_cannot_be_read_is_refused(
     client: DynamoDBClient, store: DynamoDBRelays, document: str

@@ -29,10 +29,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     """Empty tables, and nothing built yet; afterwards nothing is left of it."""
     with answering(Answer(200)) as around, emulated():
         tables = {table.setting: table.name for table in TABLES}
-        endpoints = {
-            "AWS_ENDPOINT_URL_LAMBDA": around.url,
-            "TIDINGS_SOCKETS_URL": around.url,
-        }
+        endpoints = {"AWS_ENDPOINT_URL_LAMBDA": around.url, "TIDINGS_SOCKETS_URL": around.url}
         for name, value in {**ENVIRONMENT, **tables, **endpoints}.items():
             monkeypatch.setenv(name, value)
         restart()

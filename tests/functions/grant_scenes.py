@@ -30,14 +30,7 @@ from tests.functions import test_capture as captures
 from tests.functions import test_correct as plans
 from tests.functions import test_erase as erasures
 from tests.functions import test_remove as removals
-from tests.functions.cloud import (
-    CONNECTION,
-    archive_on_s3,
-    become,
-    event,
-    message,
-    restart,
-)
+from tests.functions.cloud import CONNECTION, archive_on_s3, become, event, message, restart
 from tests.functions.consuming import consuming
 from tests.functions.relaying import relaying, supervising
 from tests.functions.test_propose import post as propose

@@ -20,13 +20,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 def ask(
-    method: str,
-    path: str,
-    *,
-    kind: str = "",
-    body: str = "",
-    password: str = "",
-    **parameters: str,
+    method: str, path: str, *, kind: str = "", body: str = "", password: str = "", **parameters: str
 ) -> dict[str, Any]:
     """Return the answer to one request by the route that is *path*."""
     headers = {"host": "feed.example", "x-forwarded-proto": "https", "content-type": kind}

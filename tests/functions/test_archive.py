@@ -15,15 +15,7 @@ from functions.receive.handler import handle as receive
 from functions.replay.handler import handle as replay
 from functions.report.handler import handle as report
 from functions.sweep.handler import handle as sweep
-from tests.functions.cloud import (
-    CONNECTION,
-    Cloud,
-    archive_on_s3,
-    become,
-    event,
-    message,
-    restart,
-)
+from tests.functions.cloud import CONNECTION, Cloud, archive_on_s3, become, event, message, restart
 from tidings.aws import clients
 from tidings.aws.config.deployment import FUNCTIONS
 from tidings.aws.config.settings import WrongSetting

@@ -131,8 +131,7 @@ def test_a_late_page_is_told_though_nobody_traced_it(
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"),
-    [("TIDINGS_TRACES", "some"), ("TIDINGS_LATE_SECONDS", "-1")],
+    ("variable", "value"), [("TIDINGS_TRACES", "some"), ("TIDINGS_LATE_SECONDS", "-1")]
 )
 def test_a_setting_that_breaks_its_rule_is_refused(variable: str, value: str) -> None:
     """By name, before anything runs with it."""

@@ -61,10 +61,10 @@ def test_stream_function_runs_behind_the_web_adapter(template: Template) -> None
 
         # 26 and earlier versions are release candidates.
         assert "753240598075:layer:LambdaAdapterLayerArm64:27" in text(deployed["Layers"][-1])
-        assert (
-            variables["AWS_LWA_INVOKE_MODE"],
-            variables["AWS_LAMBDA_EXEC_WRAPPER"],
-        ) == ("response_stream", "/opt/bootstrap")
+        assert (variables["AWS_LWA_INVOKE_MODE"], variables["AWS_LAMBDA_EXEC_WRAPPER"]) == (
+            "response_stream",
+            "/opt/bootstrap",
+        )
         assert (FUNCTIONS / function.folder / deployed["Handler"]).stat().st_mode & 0o111
         assert len(deployed["Layers"]) <= 4  # Lambda takes five: an organisation can add one
 

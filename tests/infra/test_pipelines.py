@@ -85,7 +85,7 @@ def test_the_job_reads_its_secrets_and_nothing_of_the_feed(deployed: Template) -
     found = deployed.may(role)
 
     assert {action.partition(":")[0] for action, _ in found} == {
-        *("events", "logs", "s3", "secretsmanager"),
+        *("events", "logs", "s3", "secretsmanager")
     }
     assert ("secretsmanager:GetSecretValue", SECRET) in found
 

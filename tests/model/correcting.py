@@ -12,13 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from tests.fakes import (
-    MemoryClaims,
-    MemoryFollowers,
-    MemoryLog,
-    MemoryState,
-    MemoryTombstones,
-)
+from tests.fakes import MemoryClaims, MemoryFollowers, MemoryLog, MemoryState, MemoryTombstones
 from tests.model.appending import AHEAD_MS, FEED, NOW_MS, PAGE_MS
 from tests.model.explorer import Actor, Broken
 from tidings.core.errors import Unavailable
@@ -96,12 +90,7 @@ class CorrectingWorld:
             made = scenario.corrector(
                 states=actor.through(self.state, "find"),
                 filler=Filler(
-                    Reader(
-                        log=log,
-                        checkpoints=followers,
-                        clock=lambda: NOW_MS,
-                        count=_ignore,
-                    ),
+                    Reader(log=log, checkpoints=followers, clock=lambda: NOW_MS, count=_ignore),
                     PAGE_MS,
                 ),
                 steady=lambda: NOW_MS,
@@ -136,10 +125,7 @@ class CorrectingWorld:
             log, state = self._log(actor), actor.through(self.state, "write")
             followers = actor.through(self.followers, "save")
             reader = Reader(
-                log=log,
-                checkpoints=self.followers,
-                clock=lambda: NOW_MS + AHEAD_MS,
-                count=_ignore,
+                log=log, checkpoints=self.followers, clock=lambda: NOW_MS + AHEAD_MS, count=_ignore
             )
             filler = Filler(reader, PAGE_MS)
             lease = self.lease

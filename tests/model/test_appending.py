@@ -39,10 +39,7 @@ def write_late(appender: Appender, line: str, acknowledge: Acknowledge) -> None:
 
 @pytest.mark.parametrize(
     "scenario",
-    [
-        Scenario(TWO_WRITERS, rounds=4),
-        Scenario(ONE_REQUEST_TWICE, rounds=3, write=write_once),
-    ],
+    [Scenario(TWO_WRITERS, rounds=4), Scenario(ONE_REQUEST_TWICE, rounds=3, write=write_once)],
     ids=["two writers", "one request twice"],
 )
 def test_every_interleaving_keeps_the_log(

@@ -23,10 +23,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "scenario",
-    [
-        Scenario(posts=("a",), appliers=1, rounds=1),
-        Scenario(posts=(), appliers=2, rounds=0),
-    ],
+    [Scenario(posts=("a",), appliers=1, rounds=1), Scenario(posts=(), appliers=2, rounds=0)],
     ids=["a producer and a follower", "two appliers of one plan"],
 )
 def test_nothing_posted_is_overwritten_and_nothing_applied_twice(

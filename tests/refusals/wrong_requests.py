@@ -16,11 +16,7 @@ Schema = dict[str, Any]
 
 SECRET = "hunter2-Zk41q"  # in places where none is expected; no answer may repeat it
 CONSUMER, HOOK = "search", "hook"
-_IN_PATH = {
-    "id": "6927c1d5000000002a000000",
-    "part": "goroutines",
-    "format": "tidings",
-}
+_IN_PATH = {"id": "6927c1d5000000002a000000", "part": "goroutines", "format": "tidings"}
 _NAMES = ("UPPER", "a" * 300, "%00", "-", "%C3%28")
 # Values for each field of a body; most of them have the wrong type.
 _VALUES: Mapping[str, Any] = {

@@ -44,13 +44,7 @@ class SilentRefilter(Consumers):
     """A filter is changed under the worker that reads with the old one."""
 
     def register(
-        self,
-        feed: str,
-        name: str,
-        wanted: Consumer,
-        start: str | None,
-        *,
-        only_new: bool = False,
+        self, feed: str, name: str, wanted: Consumer, start: str | None, *, only_new: bool = False
     ) -> tuple[Consumer, bool]:
         if self.store.consumer(feed, name) is None:
             return super().register(feed, name, wanted, start, only_new=only_new)

@@ -248,8 +248,7 @@ def _dropped(scrubber: Scrubber, page: Page) -> Scrubbed | None:
 keeps_key = instead(records.FeedRecord, "key", property(lambda record: record.name))
 # Its log begins with page 1, and no cursor is lost.
 begins_at_one = all_of(
-    instead(Feeds, "_skip", _nothing),
-    instead(service, "jump_end", lambda last_page: 1),
+    instead(Feeds, "_skip", _nothing), instead(service, "jump_end", lambda last_page: 1)
 )
 # A removal ends with the documents.
 removes_some = instead(SqliteFeedData, "_tables", lambda data: ["claims", "documents"])

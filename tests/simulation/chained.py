@@ -25,15 +25,7 @@ from tests.fakes import (
     MemoryWaker,
 )
 from tests.simulation import checks
-from tests.simulation.functions import (
-    FEED,
-    FEEDS,
-    Reached,
-    counting,
-    directly,
-    idle,
-    no_randomness,
-)
+from tests.simulation.functions import FEED, FEEDS, Reached, counting, directly, idle, no_randomness
 from tests.simulation.model import Broken, Wanted
 from tests.simulation.process import Process
 from tests.simulation.settings import TOMBSTONE_MS

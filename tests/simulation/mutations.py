@@ -113,11 +113,7 @@ class EarlyAppender(Appender):
     """(c) Answers before the page is written; the write comes a little later, if at all."""
 
     def append(
-        self,
-        feed: str,
-        lines: Sequence[str],
-        required: Precondition | None = None,
-        trace: str = "",
+        self, feed: str, lines: Sequence[str], required: Precondition | None = None, trace: str = ""
     ) -> Page:
         page = self._page(self.log.take(feed), encode(lines), self.new_id())
         process: Process = self.clock.__self__  # type: ignore[attr-defined]
@@ -308,9 +304,7 @@ MUTATIONS = (
     Mutation("a lane releases and sends", Parts(ClingingPusher), 21, 300, plan=LANES),
     Mutation("a lane takes what is another's", Parts(GraspingPusher), 102, 500, plan=LANES),
     Mutation(
-        "a lane is not woken",
-        Parts(DeafPusher),
-        plan=replace(LANES, clear=True, sweeps=False),
+        "a lane is not woken", Parts(DeafPusher), plan=replace(LANES, clear=True, sweeps=False)
     ),
     Mutation("a client with a revoked key still receives", Parts(CarelessPusher), 18, plan=KEYS),
     Mutation(

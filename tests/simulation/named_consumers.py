@@ -20,11 +20,7 @@ from tidings.core.model.feeds import Retention
 
 CHAOS_MS: Final = (120_000, 150_000)
 # A lease so short that many run out, and little looked ahead, so that one look is often too little
-BOUNDS: Final = {
-    "CONSUMER_LEASE_MS": 8_000,
-    "ADVANCE_PAGES": 2,
-    "ADVANCE_READS_MAX": 2,
-}
+BOUNDS: Final = {"CONSUMER_LEASE_MS": 8_000, "ADVANCE_PAGES": 2, "ADVANCE_READS_MAX": 2}
 RATES: Final = {
     "worker_dies": 0.01,  # before a message of a batch: some are written, none acknowledged
     "worker_lingers": 0.01,  # it continues after its lease has expired

@@ -237,10 +237,7 @@ class Run:
         until_ms = self.world.scheduler.now_ms + lasts_ms
         for producer in self.producers:
             pause_ms = self.random.choice((200, 1_000, 5_000))
-            self.world.scheduler.spawn(
-                producer.name,
-                partial(producer.produce, until_ms, pause_ms),
-            )
+            self.world.scheduler.spawn(producer.name, partial(producer.produce, until_ms, pause_ms))
         self.world.scheduler.run(lasts_ms)
 
     def _deploys(self, within_ms: int) -> None:

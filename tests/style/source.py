@@ -10,13 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CORE = ROOT / "src/tidings/core"
-PRODUCT = (
-    "src/tidings",
-    "functions",
-    "infra",
-    "bench",
-    "tests/fakes",
-)
+PRODUCT = ("src/tidings", "functions", "infra", "bench", "tests/fakes")
 TESTS = "tests"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

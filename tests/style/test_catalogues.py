@@ -23,10 +23,7 @@ HOSTS = {
     Settings: ("src/tidings/aws", "src/tidings/assembly", "functions"),
     Shared: ("src/tidings/server", "src/tidings/assembly"),
 }
-PARSED = (
-    "src/tidings/aws/config/settings.py",
-    "src/tidings/http/settings.py",
-)
+PARSED = ("src/tidings/aws/config/settings.py", "src/tidings/http/settings.py")
 
 
 def test_the_operations_page_is_the_code() -> None:

@@ -21,10 +21,7 @@ PROTOCOL = installing.ROOT / "docs" / "PROTOCOL.md"
 # The time of a case; Vitest's own 5 s are shorter than our long poll, which some cases wait for.
 CASE_MS = 120_000
 # The omitted cases, by the name of a category or a case.
-LEFT_OUT = {
-    re.compile(r"^Fork - "): "forks",
-    re.compile(r"TTL|Expires-At"): "time to live",
-}
+LEFT_OUT = {re.compile(r"^Fork - "): "forks", re.compile(r"TTL|Expires-At"): "time to live"}
 
 
 class NoSuite(Exception):

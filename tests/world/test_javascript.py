@@ -263,10 +263,7 @@ def test_a_stream_is_read_where_websockets_do_not_pass(
     with ExitStack() as stack:
         clients = [
             stack.enter_context(follow(None, kind, **options))
-            for options in (
-                {"url": nginx.url("plain")},
-                {**elsewhere, "streamUrl": server.url},
-            )
+            for options in ({"url": nginx.url("plain")}, {**elsewhere, "streamUrl": server.url})
         ]
         others = [
             stack.enter_context(follow(transport, kind, **options))

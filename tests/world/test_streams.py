@@ -61,10 +61,7 @@ def test_an_idle_stream_is_opened(idle: Idle) -> None:
 def _addresses(server: Server, nginx: Nginx, feed: Feed) -> dict[str, str]:
     """Return where the stream of *feed* is, for each way to the server."""
     path = f"feeds/{feed.name}/ops"
-    return {
-        "direct": server.url + path,
-        **{block: nginx.url(block) + path for block in BLOCKS},
-    }
+    return {"direct": server.url + path, **{block: nginx.url(block) + path for block in BLOCKS}}
 
 
 def _reading(stack: ExitStack, library: str, url: str, nginx: Nginx) -> Reader:

@@ -26,11 +26,7 @@ def op(name: str = "x1", event: str = "insert", **fields: Any) -> dict[str, Any]
 
 
 def ask(
-    port: int,
-    method: str,
-    path: str,
-    headers: dict[str, str] | None = None,
-    body: bytes = b"",
+    port: int, method: str, path: str, headers: dict[str, str] | None = None, body: bytes = b""
 ) -> Answer:
     """Return the whole answer to one request."""
     return Connection(port, method, path, (headers or {}).items(), body).whole()

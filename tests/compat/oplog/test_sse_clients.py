@@ -136,10 +136,7 @@ def test_a_page_of_another_origin_reads_when_to_come_back(
     browser: ClientConnection, elsewhere: str, tmp_path: Path
 ) -> None:
     """A browser hides headers of an answer from a page unless the answer names them."""
-    with (
-        Server("--allow-origin", elsewhere, data=tmp_path) as host,
-        chromium.tab(browser) as page,
-    ):
+    with Server("--allow-origin", elsewhere, data=tmp_path) as host, chromium.tab(browser) as page:
         page.open(f"{elsewhere}/")
         key = make_key(host, "--role", "read", "--rate", "1")
         found = page.js(
@@ -160,10 +157,7 @@ def test_a_browser_follows_and_posts_with_a_key(
     browser: ClientConnection, elsewhere: str, tmp_path: Path, transport: str
 ) -> None:
     """From another origin, with `@tidings/client`; the cursor is in the browser's storage."""
-    with (
-        Server("--allow-origin", elsewhere, data=tmp_path) as host,
-        chromium.tab(browser) as page,
-    ):
+    with Server("--allow-origin", elsewhere, data=tmp_path) as host, chromium.tab(browser) as page:
         key = make_key(host, "--role", "read", "--role", "ingest")
         page.open(f"{elsewhere}/examples/browser/copy.js")
         script = f"""(async (last, operation) => {{
@@ -190,10 +184,7 @@ def test_20_4_a_browser_finds_what_is_wrong_with_its_copy(
     browser: ClientConnection, elsewhere: str, tmp_path: Path
 ) -> None:
     """A lost object, one in the wrong place, one too many: each is found, and repaired."""
-    with (
-        Server("--allow-origin", elsewhere, data=tmp_path) as host,
-        chromium.tab(browser) as page,
-    ):
+    with Server("--allow-origin", elsewhere, data=tmp_path) as host, chromium.tab(browser) as page:
         feed = feed_of(host, "main")
         feed.post(*[op(f"x{number}") for number in range(100)])
         feed.post(op("x0", "update", data={"n": 1}), op("x1", "delete"), op("a/b%", type="c/d%"))

@@ -18,8 +18,7 @@ STREAM = "text/event-stream"
 JSON = "application/json"
 _COMMENT = re.compile(rb":[^\r\n]*\n")
 _BLOCK = re.compile(
-    rb"id: ([0-9a-f]{24}|[0-9]{1,13})\nevent: ([a-z]+)\ndata: ([^\r\n]+)\n\n",
-    re.ASCII,
+    rb"id: ([0-9a-f]{24}|[0-9]{1,13})\nevent: ([a-z]+)\ndata: ([^\r\n]+)\n\n", re.ASCII
 )
 # A stream without a cursor begins with one; with a cursor, the first event on a stage says when to
 # resume.

@@ -11,11 +11,7 @@ from tests.compat.oplog.wire import until
 from tests.compat.triton.wire import ITEM, REGISTRATION, ChangeFeed, item, v1
 
 VM = {"resource": "vm", "subResources": ["nic", "alias"], "bootstrapRoute": "/vms"}
-NETWORK = {
-    "resource": "network",
-    "subResources": ["routes", "name"],
-    "bootstrapRoute": "/networks",
-}
+NETWORK = {"resource": "network", "subResources": ["routes", "name"], "bootstrapRoute": "/networks"}
 
 
 def _v2(*resources: Any) -> dict[str, Any]:

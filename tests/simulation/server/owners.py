@@ -160,8 +160,7 @@ class FeedOwner(Client):
         self.lives += 1
         with suppress(Lost):
             await on_host(
-                self.world,
-                lambda host: host.feeds.delete(self.feed, confirm=self.feed, force=True),
+                self.world, lambda host: host.feeds.delete(self.feed, confirm=self.feed, force=True)
             )
             if restores != self.world.restores:
                 return

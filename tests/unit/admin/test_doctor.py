@@ -86,7 +86,7 @@ def test_what_would_fail_a_first_deploy(account: Answering) -> None:
 
     assert result.exit_code == 1
     assert {check for check, each in found.items() if each["verdict"] == "fails"} == {
-        *("bootstrap", "concurrency", "functions", "log-groups"),
+        *("bootstrap", "concurrency", "functions", "log-groups")
     }
     assert found["functions"]["says"].startswith("already existing: tidings-prod-sweep;")
     assert LOG_GROUP in found["log-groups"]["says"]

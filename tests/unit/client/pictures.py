@@ -82,8 +82,5 @@ def take(browser: ClientConnection, folder: Path) -> None:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory() as profile,
-        chromium.browser(Path(profile)) as connection,
-    ):
+    with tempfile.TemporaryDirectory() as profile, chromium.browser(Path(profile)) as connection:
         take(connection, FOLDER)

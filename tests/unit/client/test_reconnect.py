@@ -204,8 +204,7 @@ def test_moved_cursors_are_resumed_from(server: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["127.0.0.1:8042", "ftp://host", "http://", "http://h:x", "", "http://h:99999"],
+    "url", ["127.0.0.1:8042", "ftp://host", "http://", "http://h:x", "", "http://h:99999"]
 )
 def test_no_address(url: str) -> None:
     for transport in TRANSPORTS:

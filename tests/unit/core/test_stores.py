@@ -14,15 +14,7 @@ import tidings.core
 from tests import fakes
 
 # Protocols without a stored state of their own.
-OTHERS = {
-    "Bearers",
-    "ClientReporter",
-    "FeedData",
-    "FeedNames",
-    "Handler",
-    "Precondition",
-    "Room",
-}
+OTHERS = {"Bearers", "ClientReporter", "FeedData", "FeedNames", "Handler", "Precondition", "Room"}
 PROTOCOLS = {
     name: port
     for each in pkgutil.walk_packages(tidings.core.__path__, "tidings.core.")

@@ -29,10 +29,7 @@ class Log:
         if self.fails:
             raise Unavailable("no answer")
         reader = Reader(
-            log=self.pages,
-            checkpoints=MemoryFollowers(),
-            clock=lambda: NOW,
-            count=lambda *_: None,
+            log=self.pages, checkpoints=MemoryFollowers(), clock=lambda: NOW, count=lambda *_: None
         )
         return reader.read(FEED, after)
 

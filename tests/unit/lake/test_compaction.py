@@ -61,9 +61,7 @@ def test_T17_the_last_part_and_what_is_above_the_bound_stay(scene: Scene) -> Non
     assert scene.history() == before
 
 
-def test_T19_T21_each_object_keeps_its_last_operation_and_each_page_its_place(
-    scene: Scene,
-) -> None:
+def test_T19_T21_each_object_keeps_its_last_operation_and_each_page_its_place(scene: Scene) -> None:
     """Deletes and changes are kept, entries keep their slots, and a cursor at any page can be
     resumed, even if its own entry was removed.
     """

@@ -45,8 +45,7 @@ def test_the_first_end_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "state"),
-    [(ValueError("no"), State.FAIL), (KeyboardInterrupt(), State.ABORT)],
+    ("error", "state"), [(ValueError("no"), State.FAIL), (KeyboardInterrupt(), State.ABORT)]
 )
 def test_what_ends_a_run_goes_on(receiver: Receiver, error: BaseException, state: State) -> None:
     """A failure fails it, Ctrl-C aborts it, and the exception is raised."""

@@ -211,10 +211,7 @@ def running_kafka(folder: Path) -> Iterator[str]:
         "offsets.topic.replication.factor": 1,
         "log.retention.check.interval.ms": 200,
     }
-    for path, lines in (
-        (data / "meta.properties", formatted),
-        (folder / "settings", settings),
-    ):
+    for path, lines in ((data / "meta.properties", formatted), (folder / "settings", settings)):
         path.write_text("".join(f"{name}={each}\n" for name, each in lines.items()))
     servers = f"127.0.0.1:{port}"
     client = AdminClient({"bootstrap.servers": servers, "log_level": 0})
@@ -313,9 +310,7 @@ def running_mongodb(folder: Path) -> Iterator[str]:
     with (
         MongoClient[Any](url, serverSelectionTimeoutMS=500) as client,
         daemon(
-            MONGODB.java(str(main), str(port)),
-            folder / "log",
-            lambda: client.admin.command("ping"),
+            MONGODB.java(str(main), str(port)), folder / "log", lambda: client.admin.command("ping")
         ),
     ):
         yield url

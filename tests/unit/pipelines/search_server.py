@@ -99,10 +99,7 @@ def running_elasticsearch(folder: Path) -> Iterator[str]:
 @contextmanager
 def _running(command: Sequence[str], port: int, path: Path) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
-    with (
-        path.open("wb") as log,
-        subprocess.Popen(command, stdout=log, stderr=log) as process,
-    ):
+    with path.open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             _until_it_answers(process, url, path)
             yield url

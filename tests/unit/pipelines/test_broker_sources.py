@@ -143,10 +143,7 @@ def test_messages_that_are_no_longer_there_are_told(kafka_servers: str) -> None:
 @pytest.mark.parametrize("runs", [False, True])
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_a_topic_that_was_created_again_is_read_from_its_beginning(
-    kafka_servers: str,
-    monkeypatch: pytest.MonkeyPatch,
-    count: int,
-    runs: bool,
+    kafka_servers: str, monkeypatch: pytest.MonkeyPatch, count: int, runs: bool
 ) -> None:
     """Offsets of the earlier topic do not count, however many messages the new one has."""
     monkeypatch.setattr(kafka, "PARTITIONS_S", 0)

@@ -50,12 +50,7 @@ def test_what_our_stores_write_reads_as_what_was_posted(envelope: str) -> None:
 def test_documents() -> None:
     """A document has a type; one without a value deletes the object of its key."""
     (made,) = read("plain", {"sku": 7, "n": [1]}, type="product", id="sku")
-    assert made == {
-        "event": "insert",
-        "type": "product",
-        "id": "7",
-        "data": {"sku": 7, "n": [1]},
-    }
+    assert made == {"event": "insert", "type": "product", "id": "7", "data": {"sku": 7, "n": [1]}}
     (gone,) = read("plain", None, b"7", type="product", id="sku")
     assert gone == {"event": "delete", "type": "product", "id": "7"}
     assert read("plain", None, b"7") == []

@@ -187,10 +187,7 @@ TYPES = (
 Database = test_mysql_tables.Database | test_postgres_source.Database
 # The first example has the simplest values. A failure names the rows, so it is not made smaller.
 random = settings(
-    max_examples=3,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate],
-    database=None,
+    max_examples=3, suppress_health_check=list(HealthCheck), phases=[Phase.generate], database=None
 )
 
 

@@ -208,10 +208,7 @@ def test_a_log_that_is_gone_is_begun_anew(database: Database) -> None:
     until(lambda: purged(database, new["video"]["file"]))
     for left in (old, {"video": {**new["video"], "server": 8}}):
         again = next(opened(database.reader(), left))
-        assert (again.state["video"]["mode"], ids(again.operations)) == (
-            "copy",
-            [("insert", "1")],
-        )
+        assert (again.state["video"]["mode"], ids(again.operations)) == ("copy", [("insert", "1")])
 
 
 def purged(database: Database, file: str) -> bool:

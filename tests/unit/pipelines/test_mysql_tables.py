@@ -301,10 +301,7 @@ PARTITIONED = (
         (["INSERT INTO {t} VALUES (7)", "TRUNCATE {t}", "INSERT INTO {t} VALUES (8)"], {"8"}),
         (["DROP TABLE {t}", "CREATE TABLE {t} (id int PRIMARY KEY)"], set()),
         (["CREATE OR REPLACE TABLE {t} (id int PRIMARY KEY)"], set()),
-        (
-            ["CREATE TABLE {t}_x LIKE {t}", "TRUNCATE {t}_x", "DROP TABLE {t}_x"],
-            {"1", "2", "200"},
-        ),
+        (["CREATE TABLE {t}_x LIKE {t}", "TRUNCATE {t}_x", "DROP TABLE {t}_x"], {"1", "2", "200"}),
         (["SET binlog_format = STATEMENT", "DELETE FROM {t} WHERE id < 100"], {"200"}),
         (["SET binlog_format = MIXED", "DELETE FROM {t} WHERE id < 100"], {"200"}),
     ],

@@ -169,11 +169,7 @@ SWAP = (
             ["INSERT INTO {t} VALUES (5)", "DELETE FROM {t}"],
             set(),
         ),
-        (
-            ["ALTER TABLE {t} RENAME v TO w"],
-            ["INSERT INTO {t} VALUES (5)"],
-            {"1", "5"},
-        ),
+        (["ALTER TABLE {t} RENAME v TO w"], ["INSERT INTO {t} VALUES (5)"], {"1", "5"}),
     ],
     ids=["old-one", "new-one", "recreated", "recreated-empty", "renamed-column"],
 )
@@ -531,11 +527,7 @@ def test_numbers_in_json_keep_their_digits(table: Database) -> None:
     followed = table.follow()
     table.do(f"INSERT INTO {{t}} VALUES (2, '{value}', '[1e400, 1e3]')")
     followed.until_ids("1", "2")
-    expected = {
-        "a": parse_number(long),
-        "b": [0.1, 1.5],
-        "c": 98765432109876543210,
-    }
+    expected = {"a": parse_number(long), "b": [0.1, 1.5], "c": 98765432109876543210}
     assert [each["j"] for each in followed.objects.values()] == [expected] * 2
     assert [each["j"]["a"].text for each in followed.objects.values()] == [long] * 2
     assert [each["k"] for each in followed.objects.values()] == [["1e400", 1000.0]] * 2

@@ -19,16 +19,7 @@ from tests.unit.pipelines.followed import Followed, known
 from tests.unit.pipelines.test_running import Running, objects_of, projected
 from tidings.client.feed_api import Objects
 from tidings.client.poster import Poster
-from tidings.pipelines import (
-    Call,
-    Files,
-    Message,
-    Pipeline,
-    PostgresTable,
-    Source,
-    Table,
-    files,
-)
+from tidings.pipelines import Call, Files, Message, Pipeline, PostgresTable, Source, Table, files
 from tidings.pipelines.documents import Keyed
 from tidings.pipelines.ingest_source import BATCH, Batch
 from tidings.pipelines.messages import READER, WrongPipeline

@@ -27,16 +27,7 @@ from tests.unit.pipelines.real_stores import RealStore, table_of
 from tidings.client import Poster, Unwritten, follow
 from tidings.client.errors import Refused
 from tidings.client.retries import DELAY_S_MIN, Backoff
-from tidings.pipelines import (
-    Call,
-    Feed,
-    Message,
-    Ndjson,
-    Parquet,
-    Pipeline,
-    Postgres,
-    Source,
-)
+from tidings.pipelines import Call, Feed, Message, Ndjson, Parquet, Pipeline, Postgres, Source
 from tidings.pipelines import running as loop
 from tidings.pipelines.messages import Overtaken
 from tidings.pipelines.running import Progress, Runner

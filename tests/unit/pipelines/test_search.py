@@ -18,13 +18,7 @@ from tests.unit.pipelines import search_server
 from tests.unit.pipelines.conftest import started
 from tests.unit.pipelines.messages import RESET, video
 from tests.unit.pipelines.real_stores import RealStore
-from tests.unit.pipelines.test_running import (
-    KILLS,
-    Running,
-    killed_at_any_time,
-    objects_of,
-    post,
-)
+from tests.unit.pipelines.test_running import KILLS, Running, killed_at_any_time, objects_of, post
 from tidings.client.errors import Unwritten
 from tidings.pipelines import Message, Pipeline, Search, Source, search
 from tidings.pipelines.bodies import version_of

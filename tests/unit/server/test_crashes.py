@@ -257,9 +257,7 @@ async def _crashing(folder: Path, seed: int) -> Crashes:
         crashes.consumers = [Consumer(app) for _ in range(CONSUMERS)]
         asyncio.get_running_loop().set_task_factory(
             lambda loop, coroutine, **more: asyncio.Task(
-                Stepped(coroutine, crashes.at_await),
-                loop=loop,
-                **more,
+                Stepped(coroutine, crashes.at_await), loop=loop, **more
             )
         )
         async with asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as group:

@@ -544,10 +544,7 @@ def test_tls_handshakes_make_room(
 ) -> None:
     """A connection before the end of its handshake counts: it is evicted, or refused."""
     file = write_authority(tmp_path)
-    trust: Any = {
-        "ssl": ssl.create_default_context(cafile=file),
-        "server_hostname": "localhost",
-    }
+    trust: Any = {"ssl": ssl.create_default_context(cafile=file), "server_hostname": "localhost"}
     few = RequestLimits(3, LONG_S, LONG_S, LONG_S, LONG_S, LONG_S)
 
     async def run() -> None:

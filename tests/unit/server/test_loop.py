@@ -436,12 +436,7 @@ class Load:
 
     async def post(self, kind: str, headers: dict[str, str]) -> None:
         for number in range(ROUNDS):
-            body = {
-                "event": "update",
-                "type": "v",
-                "id": f"{kind}{number}",
-                "parents": ["a/1"],
-            }
+            body = {"event": "update", "type": "v", "id": f"{kind}{number}", "parents": ["a/1"]}
             again = {"idempotency-key": f"{kind}{number}"} if number % 2 else {}
             answer = await self._client.post("ops", json=body, headers={**headers, **again})
             self.statuses.add((kind, answer.status_code))

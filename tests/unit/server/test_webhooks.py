@@ -76,9 +76,7 @@ def shown(server: Server, name: str) -> dict[str, object]:
     return hook
 
 
-def test_what_fails_is_told_again_when_its_operator_says_that_it_is_mended(
-    server: Server,
-) -> None:
+def test_what_fails_is_told_again_when_its_operator_says_that_it_is_mended(server: Server) -> None:
     """The requests are signed and filtered; later events come after it."""
     with answering(Answer(503), Answer(204)) as it:
         secret = create(server, f"{it.url}/told", "moody", "--types", "moody-type")

@@ -82,8 +82,7 @@ def _filled(database: DynamoDBClient, found: Iterable[dict[str, Any]]) -> str:
         BillingMode="PAY_PER_REQUEST",
     )
     database.update_continuous_backups(
-        TableName="state",
-        PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
+        TableName="state", PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
     )
     for item in found:
         database.put_item(TableName="state", Item=item)

@@ -216,10 +216,7 @@ def test_a_bad_line_is_named_by_file_and_number(session: SparkSession, tmp_path:
         found = [str(each) for each in first_bad(bad, lines, {})]
     finally:
         session.conf.unset("spark.sql.files.maxPartitionBytes")
-    assert found == [
-        f"{one}:901: id: is required",
-        f"{packed}:3: must be a JSON object",
-    ]
+    assert found == [f"{one}:901: id: is required", f"{packed}:3: must be a JSON object"]
 
 
 @on_both

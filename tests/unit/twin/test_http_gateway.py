@@ -134,12 +134,7 @@ def test_a_function_that_fails_is_a_500(answer: Answer) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [
-        ("GET", "/nowhere"),
-        ("POST", "/feeds//ops"),
-        ("POST", "/feeds/a/b/ops"),
-        ("DELETE", "/ops"),
-    ],
+    [("GET", "/nowhere"), ("POST", "/feeds//ops"), ("POST", "/feeds/a/b/ops"), ("DELETE", "/ops")],
 )
 def test_what_no_route_takes_goes_to_the_default_one(method: str, path: str) -> None:
     """The function gets them and answers with the error (PROTOCOL 4.6), as on AWS."""

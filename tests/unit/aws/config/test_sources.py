@@ -10,14 +10,7 @@ import pytest
 from tidings.aws.config import settings
 from tidings.aws.config.settings import CoordinatorUrl
 from tidings.core.model.filters import Filter
-from tidings.core.replication.source import (
-    FallOff,
-    Mod,
-    Role,
-    Selection,
-    Source,
-    addresses,
-)
+from tidings.core.replication.source import FallOff, Mod, Role, Selection, Source, addresses
 
 URL = "https://feed.example/feeds/main"
 HERE = "https://here.example/feeds/main"

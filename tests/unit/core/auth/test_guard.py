@@ -65,8 +65,7 @@ def test_O06_without_a_credential_an_open_stage_is_open() -> None:
 
 
 @pytest.mark.parametrize(
-    "profile",
-    [replace(PROFILE, ingest_passwords=()), replace(PROFILE, read_passwords=()), CLOSED],
+    "profile", [replace(PROFILE, ingest_passwords=()), replace(PROFILE, read_passwords=()), CLOSED]
 )
 def test_10_3_one_credential_closes_every_role(profile: Profile) -> None:
     """This includes roles without a password, and open stages."""

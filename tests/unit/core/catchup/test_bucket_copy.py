@@ -106,8 +106,7 @@ def test_a_copy_of_a_large_bucket_ends(scene: Scene) -> None:
 
 
 _OPS = st.lists(
-    st.tuples(st.sampled_from(["insert", "update", "delete"]), st.integers(0, 40)),
-    max_size=12,
+    st.tuples(st.sampled_from(["insert", "update", "delete"]), st.integers(0, 40)), max_size=12
 )
 
 

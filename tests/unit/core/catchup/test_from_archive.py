@@ -182,9 +182,7 @@ def test_a_copy_goes_on_though_its_log_was_trimmed(scene: Scene) -> None:
     assert names(caught_up(scene, cursor.encode()))[0] == "reset"
 
 
-def test_a_copy_of_what_changed_does_not_go_on_where_deletions_are_forgotten(
-    scene: Scene,
-) -> None:
+def test_a_copy_of_what_changed_does_not_go_on_where_deletions_are_forgotten(scene: Scene) -> None:
     """Deletions from before the copy began are in no page after its cursor."""
     filled(scene)
     cursor = Replication(scene.now_ms // 1000, 3, 5, tombstones=True)

@@ -394,9 +394,7 @@ def test_text_is_made_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "cursor",
-    ["0", "{first}000000", START.encode()],
-    ids=["copying", "within a page", "before it"],
+    "cursor", ["0", "{first}000000", START.encode()], ids=["copying", "within a page", "before it"]
 )
 def test_who_is_not_in_step_reads(scene: Scene, cursor: str) -> None:
     """A stream reads for itself while it copies, if it is within a page, and if it is before the

@@ -103,9 +103,7 @@ def test_a_long_stream_is_sent_in_batches(streams: Streams) -> None:
     assert b"".join(body_of(KIND, each.data) for each in parts) == 5 * body
 
 
-def test_a_reader_that_is_overtaken_by_a_new_stream_is_told_nothing_of_it(
-    streams: Streams,
-) -> None:
+def test_a_reader_that_is_overtaken_by_a_new_stream_is_told_nothing_of_it(streams: Streams) -> None:
     """The old stream is deleted and created again between the look-up and the read."""
     old = streams.create(b"old")
 

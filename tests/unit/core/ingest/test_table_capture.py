@@ -69,11 +69,7 @@ def test_an_answer_that_was_lost_repeats_nothing(scene: Scene) -> None:
 
     real = scene.appender
     lossy = Lost(
-        log=real.log,
-        claims=real.claims,
-        clock=real.clock,
-        new_id=real.new_id,
-        page_ms=real.page_ms,
+        log=real.log, claims=real.claims, clock=real.clock, new_id=real.new_id, page_ms=real.page_ms
     )
     with pytest.raises(Unavailable):
         replace(capturer(scene), appender=lossy).run(writes("abc"))

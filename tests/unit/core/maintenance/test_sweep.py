@@ -123,11 +123,7 @@ def test_messages_that_wait_in_the_outbox_are_forwarded(scene: Scene) -> None:
     """The forwarder is woken; the age of the oldest message is counted if its id has a time."""
     woken: list[str] = []
     outbox = MemoryOutbox()
-    monitor = OutboxMonitor(
-        outbox=outbox,
-        wake=woken.append,
-        runtime=scene.runtime,
-    )
+    monitor = OutboxMonitor(outbox=outbox, wake=woken.append, runtime=scene.runtime)
     sweeper = replace(scene.sweeper, outbox=monitor)
     sweeper.run()
     assert woken == [] and "OutboxAge" not in scene.counted

@@ -88,12 +88,7 @@ def test_what_was_broken_by_hand_is_named(scene: Scene) -> None:
     alter(scene, "video/c", line=line("c", "insert", parents=["p"]))
     scene.state.write(FEED, [Row("video/z", 2, 7, NOW, line("z"))])
 
-    assert named(scene) == [
-        "alien video/z",
-        "altered video/c",
-        "missing video/a",
-        "stale video/b",
-    ]
+    assert named(scene) == ["alien video/z", "altered video/c", "missing video/a", "stale video/b"]
     by_key = {each.key: each for each in differences(scene)}
     missing = by_key["video/a"]
     assert missing.stored is None and missing.wanted is not None

@@ -12,12 +12,7 @@ from tests.unit.core.model.agreement import lines_from
 from tests.unit.core.scene import NOW, line, op
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, Rejected, TooLarge, WrongContentType
-from tidings.core.model.json_body import (
-    JSON_TYPE,
-    NDJSON_TYPE,
-    decode_array,
-    decode_json,
-)
+from tidings.core.model.json_body import JSON_TYPE, NDJSON_TYPE, decode_array, decode_json
 
 
 def read(body: bytes | str | object, content_type: str = JSON_TYPE) -> list[str]:

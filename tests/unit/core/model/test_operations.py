@@ -76,8 +76,7 @@ def test_O35_no_character_ends_a_line_for_anybody(field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "bytes_max"),
-    [("type", limits.TYPE_BYTES_MAX), ("id", limits.ID_BYTES_MAX)],
+    ("field", "bytes_max"), [("type", limits.TYPE_BYTES_MAX), ("id", limits.ID_BYTES_MAX)]
 )
 def test_names_are_bounded_in_bytes(field: str, bytes_max: int) -> None:
     """The limit is in bytes of UTF-8 and not in characters, as a store counts bytes."""

@@ -178,10 +178,7 @@ class Node:
     def monitor(self) -> ReplicaMonitor:
         scene = self.scene
         return ReplicaMonitor(
-            store=self.relays,
-            sources=self.sources,
-            waker=scene.waker,
-            runtime=scene.runtime,
+            store=self.relays, sources=self.sources, waker=scene.waker, runtime=scene.runtime
         )
 
     def act(self, action: str, **fields: object) -> str:

@@ -236,8 +236,7 @@ def test_bodies_and_headers_arrive_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    "host",
-    ["2130706433", "0x7f000001", "017700000001", "127.1", "[::ffff:7f00:1]", "[::1]"],
+    "host", ["2130706433", "0x7f000001", "017700000001", "127.1", "[::ffff:7f00:1]", "[::1]"]
 )
 def test_no_spelling_of_an_address_gets_past_the_check(host: str) -> None:
     """The address that the name was resolved to is checked, not its text."""

@@ -27,8 +27,4 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
 
 
 def _block(text: str, more: bool) -> dict[str, Any]:
-    return {
-        "type": "http.response.body",
-        "body": f"data: {text}\n\n".encode(),
-        "more_body": more,
-    }
+    return {"type": "http.response.body", "body": f"data: {text}\n\n".encode(), "more_body": more}
