@@ -1,7 +1,7 @@
 """The routes that write and read the log, and those that describe the deployment.
 
-They are declared here and served by `endpoints.producers`, `endpoints.status` and `streams`, whose
-requests and responses are not JSON objects, or those of another system.
+They are declared here. `endpoints.producers`, `endpoints.status` and `streams` serve them, because
+their requests and responses are not JSON objects, or those of another system.
 """
 
 from __future__ import annotations
