@@ -222,14 +222,26 @@ export function keyPlan(feed, { roles, types, parents, expires, rate, streams, l
   };
 }
 
-export function feedPlan({ name, object_url, leave, ids_personal, forget_after_days }) {
-  const settings = { object_url: object_url || undefined, leave, ids_personal, forget_after_days };
-  const body = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined));
-  const onOff = (value) => (value === undefined ? undefined : value ? "on" : "off");
+// The settings of a new feed, as fields of its form, with the options of the command.
+const onOff = (on, off) => ({ kind: "switch", options: [["", "as the host"], ["on", on], ["off", off]] });
+export const SETTINGS = [
+  { name: "object_url", option: "--object-url", label: "Link of objects", placeholder: "address with {{type}} and {{id}}" },
+  { name: "leave", option: "--leave", label: "Removed parents", ...onOff("stored", "not stored") },
+  { name: "ids_personal", option: "--ids-personal", label: "Ids are personal", ...onOff("yes", "no") },
+  { name: "forget_after_days", option: "--forget-after", label: "Erase deleted objects after days", kind: "number", placeholder: "as the host" },
+];
+
+export function feedPlan({ name, ...values }) {
+  const set = SETTINGS.filter((each) => ![undefined, ""].includes(values[each.name]));
+  const word = (value) => ({ true: "on", false: "off" }[value] ?? value);
   return {
-    request: { method: "PUT", path: path("feeds", name), body, headers: { "If-None-Match": "*" } },
-    words: ["feeds", "create", name, ...option("--object-url", object_url), ...option("--leave", onOff(leave)),
-      ...option("--ids-personal", onOff(ids_personal)), ...option("--forget-after", forget_after_days)],
+    request: {
+      method: "PUT",
+      path: path("feeds", name),
+      body: Object.fromEntries(set.map((each) => [each.name, values[each.name]])),
+      headers: { "If-None-Match": "*" },
+    },
+    words: ["feeds", "create", name, ...set.flatMap((each) => option(each.option, word(values[each.name])))],
     isOfHost: true, // the command has no --feed
     effect: `Creates the feed ${name}. Settings that are not given are those of the host.`,
   };

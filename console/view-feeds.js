@@ -3,11 +3,10 @@
 import { listFeeds, Refused } from "./api.js";
 import { act, form } from "./form.js";
 import { button, card, element, fill, h, plain, table } from "./page.js";
-import { feedDeletion, feedPlan } from "./requests.js";
+import { feedDeletion, feedPlan, SETTINGS } from "./requests.js";
 
 export const title = "Feeds";
 
-const onOff = (on, off) => [["", "as the host"], ["on", on], ["off", off]];
 const FIELDS = [
   {
     name: "name",
@@ -17,10 +16,7 @@ const FIELDS = [
     title: "must be 1 to 63 of a-z, 0-9, '-', '_', '.', and start with a letter or digit",
     aka: ["feed"],
   },
-  { name: "object_url", label: "Link of objects", placeholder: "address with {{type}} and {{id}}" },
-  { name: "leave", label: "Removed parents", kind: "switch", options: onOff("stored", "not stored") },
-  { name: "ids_personal", label: "Ids are personal", kind: "switch", options: onOff("yes", "no") },
-  { name: "forget_after_days", label: "Erase deleted objects after days", kind: "number", placeholder: "as the host" },
+  ...SETTINGS.map(({ option: _, ...field }) => field),
 ];
 
 export function mount(root, context) {

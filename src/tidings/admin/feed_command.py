@@ -15,7 +15,7 @@ from tidings.admin.target import Target, host_target_options
 from tidings.aws.effects import now_ms
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import json_option
-from tidings.client.cli.settings import NAMES, settings_options
+from tidings.client.cli.settings import NAMES, settings_options, settings_rows
 from tidings.core import limits
 from tidings.core.auth.guard import PASSWORD_ROLES, Role, passwords_of
 from tidings.core.auth.passwords import (
@@ -72,24 +72,8 @@ def settings_lines(feed: str, profile: Profile) -> list[str]:
     whole = "defaults of new feeds, and passwords for all feeds"
     rows = [
         ("host", whole) if feed == HOST else ("feed", public_name(feed)),
-        ("object url", profile.object_url or "none"),
-        ("compat", profile.compat or "none"),
-        ("leave", "on" if profile.leave else "off"),
-        *(
-            ("resource", f"{each.name}: {', '.join(each.subs)} ({each.route})")
-            for each in profile.resources
-        ),
+        *settings_rows(settings_document(profile)),
     ]
-    if profile.max_age_s:
-        rows.append(("max age", f"{profile.max_age_s} s"))
-    if profile.push_lanes > 1:
-        rows.append(("push lanes", str(profile.push_lanes)))
-    if not profile.ids_personal:
-        rows.append(("ids personal", "no: erasures keep the ids of objects"))
-    if profile.forget_after_days:
-        rows.append(
-            ("forget after", f"{profile.forget_after_days} days: then deleted objects are erased")
-        )
     if profile.closed:
         rows.append(("closed", "yes, because the feed has or had keys or users"))
     for role in PASSWORD_ROLES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import os
@@ -19,6 +20,7 @@ import click
 
 from tidings.core import limits
 from tidings.core.errors import Unavailable
+from tidings.core.settings.documents import SETTINGS, Setting
 from tidings.server import logs, operating
 from tidings.server.feed_options import DEFAULT_MAX_AGE_S
 from tidings.server.output import drain
@@ -59,6 +61,23 @@ _OF_ADDRESS = (
         " origins may read. May be repeated.",
     ),
 )
+_FEED_SETTINGS = [
+    each for each in SETTINGS.values() if each.of_host and each.name not in ("resources", "max_age")
+]
+
+
+def _option(setting: Setting) -> Any:
+    name, values = setting.option, setting.schema.get("enum")
+    kinds = {"integer": int, "boolean": bool}
+    return click.option(
+        f"--{name}/--no-{name}" if setting.schema["type"] == "boolean" else f"--{name}",
+        setting.name,
+        type=click.Choice(values) if values else kinds.get(setting.schema["type"]),
+        default=None,
+        help=setting.meaning,
+    )
+
+
 _OF_FEEDS = (
     click.option("--feeds", default="main", show_default=True, help="Feeds, comma-separated."),
     click.option(
@@ -69,31 +88,7 @@ _OF_FEEDS = (
         help="Value of a setting (docs/operations/OPERATIONS.md), e.g. TIDINGS_RETENTION_HOURS=1;"
         " may be repeated.",
     ),
-    click.option(
-        "--object-url",
-        metavar="TEMPLATE",
-        help="Template of the link to an object, e.g. http://api/{{type}}/{{id}}.",
-    ),
-    click.option(
-        "--compat", type=click.Choice(["", "oplog"]), help="Answer clients of oplog as oplog did."
-    ),
-    click.option(
-        "--leave/--no-leave",
-        default=None,
-        help="Store removed parents, which readers with `leave=true` need, or do not store them.",
-    ),
-    click.option(
-        "--ids-personal/--no-ids-personal",
-        default=None,
-        help="Erasures also remove the id of the object from earlier entries, or keep it.",
-    ),
-    click.option(
-        "--forget-after",
-        "forget_after_days",
-        type=int,
-        metavar="DAYS",
-        help="Erase objects this many days after they were deleted; 0: never.",
-    ),
+    *map(_option, _FEED_SETTINGS),
     click.option(
         "--resource",
         "resources",
@@ -150,9 +145,16 @@ _OF_COPIES = (
 
 def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every host: its address, its feeds, and their upstreams."""
+
+    @functools.wraps(command)
+    def with_settings(**options: Any) -> Any:
+        given = {each.name: options.pop(each.name) for each in _FEED_SETTINGS}
+        named = {name: value for name, value in given.items() if value is not None}
+        return command(feed_settings=named, **options)
+
     for option in reversed((*_OF_ADDRESS, *_OF_FEEDS, *_OF_COPIES)):
-        command = option(command)
-    return command
+        with_settings = option(with_settings)
+    return with_settings
 
 
 @click.command()

@@ -20,13 +20,8 @@ from tidings.core.errors import InvalidFilter, InvalidSetting, parse_integer
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.filters import parse_list
 from tidings.core.replication.source import RESTART_OFFSET_MAX
-from tidings.core.settings.profiles import (
-    Profile,
-    ProfileStore,
-    check_compat,
-    check_forget_after,
-    check_object_url,
-)
+from tidings.core.settings.documents import profile_fields
+from tidings.core.settings.profiles import Profile, ProfileStore, validate
 from tidings.core.settings.values import check_all, parse
 from tidings.server.processes import Problem
 
@@ -44,15 +39,11 @@ _NUMBERS = ("restart_offset", "leaders")
 class FeedOptions:
     """The options that change the profile of a feed.
 
-    None for a field keeps the stored value. If *resources* is empty, the stored resources and their
-    maximum age are kept.
+    *feed_settings* has settings by name, in the form of a request. Other settings keep the stored
+    value. If *resources* is empty, the stored resources and their maximum age are kept.
     """
 
-    object_url: str | None = None
-    compat: str | None = None
-    leave: bool | None = None
-    ids_personal: bool | None = None
-    forget_after_days: int | None = None
+    feed_settings: Mapping[str, Any] = field(default_factory=dict)
     resources: tuple[str, ...] = ()
     max_age: int = DEFAULT_MAX_AGE_S
     read_password_file: Path | None = None
@@ -92,7 +83,9 @@ def profile_change(options: FeedOptions, known: Profile = _PLAIN) -> Change | No
         Problem: an option is invalid, or a file cannot be read.
     """
     try:
-        values = _profile_fields(options) | _passwords(options, known)
+        values = profile_fields(options.feed_settings, DEFAULT_FEED)
+        validate(replace(_PLAIN, **values))
+        values |= _passwords(options, known)
         _declare(options, DEFAULT_FEED)
     except InvalidSetting as error:
         raise Problem(f"--{error.field.replace('_', '-')}: {error.rule}") from None
@@ -100,7 +93,7 @@ def profile_change(options: FeedOptions, known: Profile = _PLAIN) -> Change | No
         return None
 
     def change(profile: Profile, feed: str) -> Profile:
-        return replace(profile, **values, **_declare(options, feed))  # type: ignore[arg-type]
+        return replace(profile, **values, **_declare(options, feed))
 
     return change
 
@@ -111,21 +104,7 @@ def apply_change(profiles: ProfileStore, feeds: Iterable[str], change: Change) -
         profiles.save(feed, change(profiles.profile(feed), feed))
 
 
-def _profile_fields(options: FeedOptions) -> dict[str, object]:
-    values: dict[str, object] = {}
-    if options.object_url is not None:
-        values["object_url"] = check_object_url(options.object_url)
-    if options.compat is not None:
-        values["compat"] = check_compat(options.compat)
-    if options.forget_after_days is not None:
-        values["forget_after_days"] = check_forget_after(options.forget_after_days)
-    for name in ("leave", "ids_personal"):
-        if getattr(options, name) is not None:
-            values[name] = getattr(options, name)
-    return values
-
-
-def _declare(options: FeedOptions, feed: str) -> dict[str, object]:
+def _declare(options: FeedOptions, feed: str) -> dict[str, Any]:
     """Return the profile fields that declare the resources of *feed*; {} if there are none."""
     if not options.resources:
         return {}
@@ -134,7 +113,7 @@ def _declare(options: FeedOptions, feed: str) -> dict[str, object]:
     return {"resources": resources, "max_age_s": options.max_age}
 
 
-def _passwords(options: FeedOptions, known: Profile) -> dict[str, object]:
+def _passwords(options: FeedOptions, known: Profile) -> dict[str, Any]:
     files = {"read": options.read_password_file, "ingest": options.ingest_password_file}
     return {
         (name := f"{role}_passwords"): (

@@ -20,7 +20,7 @@ from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Rol
 from tidings.core.auth.passwords import Verifier, hash_password
 from tidings.core.errors import WrongPassword
 from tidings.core.settings.profiles import Profile
-from tidings.server.feed_options import FeedOptions
+from tidings.server.command import serve
 
 FIRST, SECOND, THIRD = (
     hash_password(f"password {number}", salt=b"s" * 16, now_ms=number * 1000)
@@ -36,7 +36,7 @@ def test_every_setting_can_be_set_and_is_shown() -> None:
     settings = {each.name.removesuffix("_s") for each in fields(Profile)} - APART
 
     assert settings <= {each.name for each in set_.params}
-    assert settings - WHILE_IT_RUNS <= {each.name for each in fields(FeedOptions)}
+    assert settings - WHILE_IT_RUNS <= {each.name for each in serve.params}
     assert settings <= {*feed_command.settings_json("main", Profile())}
 
 

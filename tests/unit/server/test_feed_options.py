@@ -63,9 +63,14 @@ def test_nothing_named_changes_nothing() -> None:
 
 def test_what_is_named_is_set_for_every_feed(profiles: MemoryProfiles) -> None:
     """Other fields of the profile stay."""
-    start(profiles, FeedOptions(object_url="http://api/{{id}}", compat="oplog"), "main", "other")
-    start(profiles, FeedOptions(leave=True), "main")
-    start(profiles, FeedOptions(compat=""), "main")
+    start(
+        profiles,
+        FeedOptions({"object_url": "http://api/{{id}}", "compat": "oplog"}),
+        "main",
+        "other",
+    )
+    start(profiles, FeedOptions({"leave": True}), "main")
+    start(profiles, FeedOptions({"compat": ""}), "main")
 
     assert profiles.profile("main") == Profile("http://api/{{id}}", leave=True, version=3)
     assert profiles.profile("other") == Profile("http://api/{{id}}", "oplog", version=1)
@@ -108,4 +113,4 @@ def test_a_template_that_breaks_its_rule() -> None:
     """The option is named."""
     rule = r"^--object-url: may have only the placeholders \{\{type\}\} and \{\{id\}\}"
     with pytest.raises(Problem, match=rule):
-        profile_change(FeedOptions(object_url="/{{ID}}"))
+        profile_change(FeedOptions({"object_url": "/{{ID}}"}))

@@ -11,7 +11,7 @@ import click
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, json_option, place_of_argument
 from tidings.client.cli.render import cell, compact, failures, plain, retrying
-from tidings.client.cli.settings import settings_options
+from tidings.client.cli.settings import settings_options, settings_rows
 from tidings.client.errors import Refused
 from tidings.client.retries import repeat
 
@@ -28,12 +28,6 @@ POLL_S = 1.0  # the interval of --wait
 _LINE = "{name:<{width}}  {state:<8}  {created}"
 _NAME_CHARS = 48  # so that a line fits into 80 columns; longer names are not truncated
 _EXISTS = "feed_exists"
-# The settings of a new feed; settings with another value are shown.
-_DEFAULTS: dict[str, Any] = {
-    **dict.fromkeys(("object_url", "compat"), ""),
-    **dict.fromkeys(("max_age", "forget_after_days"), 0),
-    **{"leave": False, "ids_personal": True, "push_lanes": 1, "resources": []},
-}
 _IN_USE = "feed_in_use"
 
 _name = click.argument("name")
@@ -254,9 +248,7 @@ def _rows(record: Answer) -> Iterable[tuple[str, str]]:
         yield "deleted", _minute(record["deleted_at"])
     if record["by"]:
         yield "by", plain(record["by"])
-    for name, value in (record["settings"] or {}).items():
-        if value != _DEFAULTS.get(name):
-            yield name.replace("_", " "), _setting(value)
+    yield from settings_rows(record["settings"] or {})
 
 
 def _removal_rows(removal: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -269,13 +261,6 @@ def _removal_rows(removal: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     yield "tables", removal["tables"]
     for name, count in removal["removed"].items():
         yield f"  {plain(name)}", cell(count)
-
-
-def _setting(value: Any) -> str:
-    if isinstance(value, list):
-        named = (f"{each['resource']}: {', '.join(each['subResources'])}" for each in value)
-        return plain("; ".join(named))
-    return cell(value)
 
 
 def _created(record: Mapping[str, Any]) -> str:

@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import click
 
+from tidings.client.cli.render import cell, plain
 from tidings.core.errors import InvalidSetting
+from tidings.core.settings.documents import SETTINGS, Setting, settings_document
+from tidings.core.settings.profiles import Profile
 from tidings.core.settings.values import parse
 
 Command = Callable[..., None]
-OPLOG, NONE = "oplog", "none"
-_SWITCH = click.Choice(["on", "off"])
-NAMES = (
-    "--object-url, --compat, --leave, --resource, --max-age, --push-lanes, --ids-personal or"
-    " --forget-after"
-)
+NONE = "none"  # as a value of an option, means the empty text
+_OTHERS = [each for each in SETTINGS.values() if each.name != "resources"]
+NAMES = f"{', '.join(f'--{each.option}' for each in _OTHERS)} or --resource"
+
+
+def _option(setting: Setting) -> Any:
+    values = setting.schema.get("enum")
+    kinds: dict[str, Any] = {"boolean": click.Choice(["on", "off"]), "integer": int}
+    kind = click.Choice([each or NONE for each in values]) if values else None
+    return click.option(
+        f"--{setting.option}",
+        setting.name,
+        type=kind or kinds.get(setting.schema["type"]),
+        help=setting.meaning,
+    )
+
+
+def _value(setting: Setting, given: Any) -> Any:
+    if setting.schema["type"] == "boolean":
+        return given == "on"
+    return "" if given == NONE and "enum" in setting.schema else given
 
 
 def settings_options(command: Command) -> Command:
@@ -27,24 +45,29 @@ def settings_options(command: Command) -> Command:
     """
 
     @functools.wraps(command)
-    def with_settings(
-        compat: str | None, resources: tuple[str, ...], no_resources: bool, **others: Any
-    ) -> None:
+    def with_settings(resources: tuple[str, ...], no_resources: bool, **others: Any) -> None:
         if resources and no_resources:
             raise click.UsageError("--resource and --no-resources cannot be combined")
-        settings = {name: others.pop(name) for name in ("object_url", *_SWITCHES, *_NUMBERS)}
-        settings |= {
-            name: settings[name] == "on" for name in _SWITCHES if settings[name] is not None
-        }
-        settings["compat"] = "" if compat == NONE else compat
+        given = ((each, others.pop(each.name)) for each in _OTHERS)
+        settings = {each.name: _value(each, value) for each, value in given if value is not None}
         if resources or no_resources:
             settings["resources"] = [_resource(text) for text in resources]
-        given = {name: value for name, value in settings.items() if value is not None}
-        command(settings=given, **others)
+        command(settings=settings, **others)
 
-    for option in reversed(_OPTIONS):
+    for option in reversed((*map(_option, _OTHERS), *_OF_RESOURCES)):
         with_settings = option(with_settings)
     return with_settings
+
+
+def settings_rows(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the labelled *settings* that differ from those of a new feed."""
+    of_new = settings_document(Profile())
+    for name, value in settings.items():
+        if isinstance(value, list) and value:
+            named = (f"{each['resource']}: {', '.join(each['subResources'])}" for each in value)
+            yield name, plain("; ".join(named))
+        elif value != of_new.get(name):
+            yield name.replace("_", " "), cell(value)
 
 
 def _resource(text: str) -> dict[str, Any]:
@@ -58,16 +81,7 @@ def _resource(text: str) -> dict[str, Any]:
     return document
 
 
-_SWITCHES = ("leave", "ids_personal")
-_NUMBERS = ("max_age", "push_lanes", "forget_after_days")
-_OPTIONS = (
-    click.option(
-        "--object-url", metavar="TEMPLATE", help="Template of the field `ref`; if empty, no `ref`."
-    ),
-    click.option("--compat", type=click.Choice([OPLOG, NONE]), help="Behave as oplog did, or not."),
-    click.option(
-        "--leave", type=_SWITCH, help="Store removed parents, for consumers with `leave=true`."
-    ),
+_OF_RESOURCES = (
     click.option(
         "--resource",
         "resources",
@@ -76,22 +90,4 @@ _OPTIONS = (
         help="Declare a resource to listeners; repeatable. Replaces all earlier declarations.",
     ),
     click.option("--no-resources", is_flag=True, help="Declare no resources."),
-    click.option(
-        "--max-age", type=int, help="Seconds that items are kept; 0: as long as other operations."
-    ),
-    click.option(
-        "--push-lanes", type=int, help="Number of followers that push to the WebSockets of a stage."
-    ),
-    click.option(
-        "--ids-personal",
-        type=_SWITCH,
-        help="Whether an erasure also removes the id of the object from earlier entries.",
-    ),
-    click.option(
-        "--forget-after",
-        "forget_after_days",
-        type=int,
-        metavar="DAYS",
-        help="Erase objects this many days after they were deleted; 0: never.",
-    ),
 )

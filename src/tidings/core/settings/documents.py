@@ -42,7 +42,7 @@ def profile_fields(document: Mapping[str, Any], feed: str) -> Document:
         InvalidSetting: a value has the wrong type.
     """
     return {
-        SETTINGS[name].field: SETTINGS[name].parse(value, name, feed)
+        SETTINGS[name].field: _PARSERS[SETTINGS[name].schema["type"]](value, name, feed)
         for name, value in document.items()
     }
 
@@ -92,14 +92,22 @@ def _resource(value: object, name: str, feed: str) -> Resource:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting: its *field* in `Profile`, its JSON Schema, and the function that parses a value.
+    """A setting with its *name* in requests, its JSON Schema, and its *meaning* for help texts.
 
-    *parse* is called with the value, the name of the setting and the name of the feed.
+    *field* is the field of `Profile` and *option* the option of commands, if they have other names.
+    With *of_host*, the setting is also an option of the commands that start a host.
     """
 
-    field: str
-    parse: Callable[[object, str, str], Any]
+    name: str
     schema: Document
+    meaning: str
+    field: str = ""
+    option: str = ""
+    of_host: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "field", self.field or self.name)
+        object.__setattr__(self, "option", (self.option or self.name).replace("_", "-"))
 
 
 _BOOLEAN: Document = {"type": "boolean"}
@@ -122,24 +130,56 @@ _RESOURCE: Document = {
     },
     "additionalProperties": False,
 }
-# The settings by name.
-SETTINGS = {
-    "object_url": Setting(
-        "object_url", _text, {"type": "string", "maxLength": limits.OBJECT_URL_CHARS_MAX}
-    ),
-    "compat": Setting("compat", _text, {"type": "string", "enum": [*COMPATS]}),
-    "leave": Setting("leave", _switch, _BOOLEAN),
-    "resources": Setting(
-        "resources",
-        _resources,
-        {"type": "array", "items": _RESOURCE, "maxItems": limits.RESOURCES_MAX},
-    ),
-    "max_age": Setting("max_age_s", _number, _INTEGER),
-    "push_lanes": Setting(
-        "push_lanes", _number, {"type": "integer", "minimum": 1, "maximum": limits.PUSH_LANES_MAX}
-    ),
-    "ids_personal": Setting("ids_personal", _switch, _BOOLEAN),
-    "forget_after_days": Setting(
-        "forget_after_days", _number, {**_INTEGER, "maximum": limits.FORGET_AFTER_DAYS_MAX}
-    ),
+_PARSERS: dict[str, Callable[[object, str, str], Any]] = {
+    "string": _text,
+    "boolean": _switch,
+    "integer": _number,
+    "array": _resources,
 }
+_SETTINGS = (
+    Setting(
+        "object_url",
+        {"type": "string", "maxLength": limits.OBJECT_URL_CHARS_MAX},
+        "Template of `ref`, the link to an object, e.g. http://api/{{type}}/{{id}}; if empty, no"
+        " `ref`.",
+    ),
+    Setting(
+        "compat",
+        {"type": "string", "enum": [*COMPATS]},
+        "With oplog, answer clients of oplog as oplog did.",
+    ),
+    Setting(
+        "leave",
+        _BOOLEAN,
+        "Store removed parents, which readers with `leave=true` need.",
+    ),
+    Setting(
+        "resources",
+        {"type": "array", "items": _RESOURCE, "maxItems": limits.RESOURCES_MAX},
+        "The resources of Triton for which listeners register.",
+    ),
+    Setting(
+        "max_age",
+        _INTEGER,
+        "Seconds for which items of resources are kept; 0: as long as other operations.",
+        field="max_age_s",
+    ),
+    Setting(
+        "push_lanes",
+        {"type": "integer", "minimum": 1, "maximum": limits.PUSH_LANES_MAX},
+        "Number of followers that push to the WebSockets of a stage.",
+        of_host=False,
+    ),
+    Setting(
+        "ids_personal",
+        _BOOLEAN,
+        "Erasures also remove the id of the object from earlier entries.",
+    ),
+    Setting(
+        "forget_after_days",
+        {**_INTEGER, "maximum": limits.FORGET_AFTER_DAYS_MAX},
+        "Erase objects this many days after they were deleted; 0: never.",
+        option="forget_after",
+    ),
+)
+SETTINGS = {each.name: each for each in _SETTINGS}

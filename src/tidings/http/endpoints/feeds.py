@@ -44,7 +44,9 @@ Number = Annotated[int, Kind({"type": "integer", "minimum": 1})]
 class FeedSettings(Given, example={"leave": True, "forget_after_days": 30}):
     """The settings of a feed, which `profile_fields` checks."""
 
-    __annotations__ = {name: Annotated[Any, Kind(schema)] for name, schema in _SCHEMAS.items()}
+    __annotations__ = {
+        name: Annotated[Any, Kind(each.schema), each.meaning] for name, each in SETTINGS.items()
+    }
     locals().update(dict.fromkeys(_SCHEMAS))
 
 
