@@ -5,9 +5,9 @@ the table of routes, the check of the credential, the decoding of a request, its
 description in `/openapi.json` come from the declaration (docs/RECIPES.md).
 
 Parameters, bodies and responses are subclasses of `Fields`. They look like dataclasses but are not,
-because creating 60 dataclasses would take a function 50 ms at its start. The type of a
-field determines its schema. A field of a request is parsed by the `Kind` in its type, which also
-has the rule for errors. Fields are checked in the order in which they are declared.
+because creating 60 dataclasses would take a function 50 ms at its start. The type of a field
+determines its schema (`json_schema`). A field of a request is parsed by the `Kind` in its type,
+which also has the rule for errors. Fields are checked in the order in which they are declared.
 """
 
 from __future__ import annotations
@@ -503,7 +503,7 @@ class Routes:
         """
         action = request.parameters.get("action", "")
         key = request.route.replace(_ACTION, action)
-        if key not in self.declared:
+        if key not in self.declared:  # a client without a credential does not learn the actions
             ADMIN.admit(self.guard, self.feeds.key(request.feed), request.credential)
             known = ", ".join(each.action for each in self.declared.values() if each.action)
             raise self.unknown_action(f"must be one of {known}", field="action", value=action)

@@ -42,7 +42,7 @@ Number = Annotated[int, Kind({"type": "integer", "minimum": 1})]
 
 
 class FeedSettings(Given, example={"leave": True, "forget_after_days": 30}):
-    """The settings of a feed, which `profile_fields` checks."""
+    """The settings of a feed, which `profile_fields` checks: a field for each of `SETTINGS`."""
 
     __annotations__ = {
         name: Annotated[Any, Kind(each.schema), each.meaning] for name, each in SETTINGS.items()
