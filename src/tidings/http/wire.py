@@ -191,10 +191,9 @@ class Fields:
 
         A field that neither of them has keeps its default.
         """
-        names = _names(cls) - others.keys()
-        return cls(
-            **{name: getattr(source, name) for name in names if hasattr(source, name)} | others
-        )
+        names = (each.attribute for each in fields_of(cls).values())
+        copied = {name: getattr(source, name) for name in names if hasattr(source, name)}
+        return cls(**copied | others)
 
     def document(self) -> dict[str, Any]:
         """Return the fields that are set, as a JSON value."""
@@ -224,15 +223,14 @@ class Given(Fields):
                 # Omit the value, which may be a secret.
                 raise wrong(f"is not known here; {_known(known, word)}", field=name)
         values = {}
-        for name in dict.fromkeys((*cls.first, *known)):
+        for name in dict.fromkeys((*cls.first, *known)) if cls.first else known:
             field, value = known[name], given.get(name)
-            if name not in given and not field.is_required:
+            if value is None and name not in given and not field.is_required:
                 continue
-            kind = kind_of(field.hint)
             try:
-                values[field.attribute] = kind.parse(value, name) if kind else value
+                values[field.attribute] = field.kind.parse(value, name) if field.kind else value
             except ValueError as error:
-                shown = value if kind is None or kind.shown else None
+                shown = value if field.kind is None or field.kind.shown else None
                 raise wrong(str(error), field=name, value=shown) from None
         return cls(**values, sent=given)
 
@@ -258,10 +256,11 @@ def _known(names: Mapping[str, Any], word: str) -> str:
 
 
 class Field(NamedTuple):
-    """A field: its attribute, its type, and whether it must be given."""
+    """A field: its attribute, its type with the kind in it, and whether it must be given."""
 
     attribute: str
     hint: Any
+    kind: Kind | None
     is_required: bool
 
 
@@ -277,11 +276,11 @@ def fields_of(of: type[Fields]) -> dict[str, Field]:
     """Return the fields of a class by name. The attribute `from_` has the name `from`."""
     if "known" not in vars(of):
         hints = typing.get_type_hints(of, include_extras=True)
-        adapted = _given if issubclass(of, Given) else lambda hint: hint
-        of.known = {
-            name.rstrip("_"): Field(name, adapted(hints[name]), not hasattr(of, name))
-            for name in _names(of)
-        }
+        of.known = {}
+        for name in _names(of):
+            hint = _given(hints[name]) if issubclass(of, Given) else hints[name]
+            field = Field(name, hint, kind_of(hint), not hasattr(of, name))
+            of.known[name.rstrip("_")] = field
     return of.known
 
 
