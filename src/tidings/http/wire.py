@@ -2,7 +2,7 @@
 
 A route is a method of a subclass of `Routes`, with a decorator such as `@get`. It is declared once:
 the table of routes, the check of the credential, the decoding of a request, its errors and the
-description in `/openapi.json` come from the declaration (docs/RECIPES.md).
+description in `/openapi.json` come from the declaration (docs/design/RECIPES.md).
 
 Parameters, bodies and responses are subclasses of `Fields`. They look like dataclasses but are not,
 because creating 60 dataclasses would take a function 50 ms at its start. The type of a field
@@ -91,6 +91,8 @@ class Kind:
 
 @dataclass(frozen=True, eq=False)
 class Example:
+    """An example of a value, beside the kind in the type of a field. A text there describes it."""
+
     value: Any
 
 
@@ -352,9 +354,13 @@ class Call:
 
     @property
     def name(self) -> str:
-        """Return the name or id in the path, or "" if the path has none."""
-        found = self.request.parameters
-        return found.get("name") or found.get("id", "")
+        """Return the name in the path, or "" if the path has none."""
+        return self.request.parameters.get("name", "")
+
+    @property
+    def id(self) -> str:
+        """Return the id in the path, or "" if the path has none."""
+        return self.request.parameters.get("id", "")
 
     @cached_property
     def credential(self) -> Credential | None:

@@ -175,9 +175,9 @@ class Administration(wire.Routes, function="administer"):
     )
     def get_member(self, call: Call) -> Answer:
         """Return the address of the only member."""
-        if not _NODE_ID.fullmatch(call.name):
-            return changeagent_answer(400, {"error": f"Invalid Node ID: {call.name[:64]}"})
-        return _text(host_of(call.request.headers)) if call.name == MEMBER else Answer(404)
+        if not _NODE_ID.fullmatch(call.id):
+            return changeagent_answer(400, {"error": f"Invalid Node ID: {call.id[:64]}"})
+        return _text(host_of(call.request.headers)) if call.id == MEMBER else Answer(404)
 
     @wire.delete(_MEMBERS + "/{id}", ADMIN, "12.15", **_REJECTED)
     def delete_member(self, call: Call) -> Answer:

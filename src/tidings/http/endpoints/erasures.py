@@ -174,9 +174,9 @@ class ErasureRouter(wire.Routes, function="amend", error=InvalidErasure):
     @wire.get(_ERASURES + "/{id}", ERASE, "22.5", errors=(UnknownErasure,))
     def get_erasure(self, call: Call) -> ErasureReport:
         """Return the report of an erasure."""
-        found = self.erasures.show(call.feed, call.name)
+        found = self.erasures.show(call.feed, call.id)
         if found is None:
-            raise UnknownErasure("no such erasure of this feed", field="id", value=call.name)
+            raise UnknownErasure("no such erasure of this feed", field="id", value=call.id)
         return self._report(call, found)
 
     def _report(self, call: Call, erasure: Erasure) -> ErasureReport:

@@ -233,9 +233,9 @@ class KeyRouter(wire.Routes, function="consume", error=InvalidSetting):
     def revoke_key(self, call: Call, query: Scope) -> KeyReport:
         """Revoke a key."""
         scope = query.of(call)
-        if not covers(call.allowed, scope, self.issuer.find(scope, call.name)):
-            raise UnknownKey("is not the id of a key of your feeds", field="id", value=call.name)
-        revoked = self.issuer.revoke(scope, call.name)
+        if not covers(call.allowed, scope, self.issuer.find(scope, call.id)):
+            raise UnknownKey("is not the id of a key of your feeds", field="id", value=call.id)
+        revoked = self.issuer.revoke(scope, call.id)
         return KeyReport.of(scope, revoked, self.issuer.clock())
 
     def admit(self, found: Declared, call: Call) -> Allowed:
