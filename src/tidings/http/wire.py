@@ -12,6 +12,7 @@ which also has the rule for errors. Fields are checked in the order in which the
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence  # the types of declared fields
@@ -32,6 +33,7 @@ from typing import (
 from tidings.core.auth.guard import ADMIN, KEY_PREFIX, Need
 from tidings.core.errors import Rejected, parse_integer
 from tidings.core.model.json_body import object_from
+from tidings.core.model.operations import SURROGATE
 from tidings.http.answers import json_answer
 from tidings.http.request import Answer
 
@@ -231,6 +233,7 @@ class Given(Fields):
                 continue
             try:
                 values[field.attribute] = field.kind.parse(value, name) if field.kind else value
+                _check_storable(value)
             except ValueError as error:
                 shown = value if field.kind is None or field.kind.shown else None
                 raise wrong(str(error), field=name, value=shown) from None
@@ -239,6 +242,13 @@ class Given(Fields):
 
 class Nothing(Given):
     """The parameters or the body of a route that has none, and refuses all."""
+
+
+def _check_storable(value: Any) -> None:
+    if isinstance(value, list | dict):
+        value = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and not value.isascii() and SURROGATE.search(value):
+        raise ValueError("must not contain a lone surrogate")
 
 
 def _document(value: Any) -> Any:

@@ -31,7 +31,7 @@ _DATA_AT = len('{"event":"insert",')  # each event name has six letters
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _quoted = json.encoder.encode_basestring  # encodes a string as `_ENCODER` does
-_SURROGATE = re.compile("[\ud800-\udfff]")
+SURROGATE = re.compile("[\ud800-\udfff]")
 _MARK = "#"  # repeated by `spell_numbers` at the beginning of a string that represents a number
 DIGITS_SURE = 15  # a decimal with at most 15 digits equals its double
 _NORMAL_MIN = 1e-300  # smaller doubles may have fewer digits
@@ -348,7 +348,7 @@ def check_text(value: object, field: str, bytes_max: int) -> str:
         raise InvalidOperation("must not be empty", field=field, value=value)
     if "\0" in value:
         raise InvalidOperation("must not contain U+0000", field=field, value=value)
-    if _SURROGATE.search(value):
+    if SURROGATE.search(value):
         raise InvalidOperation("must not contain a lone surrogate", field=field, value=value)
     size = len(value.encode())
     if size > bytes_max:
@@ -381,7 +381,7 @@ def _encode(data: object, where: str) -> str:
 
 
 def _check_line(line: str, where: str) -> str:
-    if _SURROGATE.search(line):  # the names were checked, so the surrogate is in the data
+    if SURROGATE.search(line):  # the names were checked, so the surrogate is in the data
         raise InvalidOperation("must not contain a lone surrogate", field=f"{where}data")
     return line
 

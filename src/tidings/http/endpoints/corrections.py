@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tidings.core import errors, limits
 from tidings.core.auth.guard import ADMIN, READ_ALL
@@ -25,12 +24,19 @@ _PAGE_MAX = 2**40 - 1  # a page number has ten hex digits in an event id
 _LINES = lines_of(wire.ref("Operation"), '{"event":"delete","type":"order","id":"o-1024"}\n')
 
 
-def _parse_page(text: str, name: str) -> int:
+_THROUGH = {
+    **wire.INTEGER,
+    "description": "the page up to which the state was complete",
+    "required": True,
+}
+
+
+def _parse_page(text: str) -> int:
     try:
         return parse_integer(text, 0, _PAGE_MAX)
     except ValueError:
         rule = "must be the page that the state had reached when the plan was made"
-        raise ValueError(rule) from None
+        raise InvalidSync(rule, field="through", value=text) from None
 
 
 def _parse_keys(value: Any, name: str) -> list[str]:
@@ -42,17 +48,6 @@ def _parse_keys(value: Any, name: str) -> list[str]:
     if len(set(value)) < len(value):
         raise ValueError("must not contain a key twice")
     return value
-
-
-class Plan(Given):
-    through: Annotated[
-        int, Kind(wire.INTEGER, _parse_page), "the page up to which the state was complete"
-    ]
-
-    @classmethod
-    def parse(cls, given: Mapping[str, Any], wrong: type[errors.Rejected], word: str) -> Self:
-        """Ignore other parameters."""
-        return super().parse({"through": given.get("through", "")}, wrong, word)
 
 
 class ObjectKeys(Given):
@@ -112,6 +107,7 @@ class Corrections(wire.Routes, function="amend", error=InvalidSync):
         _CORRECTIONS,
         ADMIN,
         "18",
+        query={"through": _THROUGH},  # parsed after the body, whose type is checked first
         body=((NDJSON_TYPE, _LINES),),
         errors=(
             InvalidSync,
@@ -121,7 +117,7 @@ class Corrections(wire.Routes, function="amend", error=InvalidSync):
             errors.Yielded,
         ),
     )
-    def apply_corrections(self, call: Call, query: Plan) -> CorrectionReport:
+    def apply_corrections(self, call: Call) -> CorrectionReport:
         """Apply corrections of a sync.
 
         Corrections before an invalid one may have been applied. The request can be repeated.
@@ -132,8 +128,9 @@ class Corrections(wire.Routes, function="amend", error=InvalidSync):
             raise WrongContentType(f"must be {NDJSON_TYPE}", field="Content-Type", value=given)
         body = request.content()
         check_size(body)
+        through = _parse_page(request.query.get("through", ""))
         run_ms, lines = limits.AMEND_RUN_MS, body.splitlines()
-        report = self.corrector.apply(call.feed, query.through, lines, run_ms=run_ms)
+        report = self.corrector.apply(call.feed, through, lines, run_ms=run_ms)
         return CorrectionReport.copy_of(report)
 
     @wire.post(
