@@ -43,7 +43,8 @@ def _plain_schema(hint: Any) -> Schema:
         case types.UnionType | typing.Union:
             return _union([each for each in arguments if not _is_unset(each)])
         case typing.Literal:
-            return {"type": "string", "enum": [*arguments]}
+            is_text = all(isinstance(each, str) for each in arguments)
+            return {**({"type": "string"} if is_text else {}), "enum": [*arguments]}
         case builtin if builtin in (list, tuple, frozenset):
             return {"type": "array", "items": schema_of(arguments[0])}
         case builtin if builtin is dict:

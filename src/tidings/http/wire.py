@@ -8,6 +8,10 @@ Parameters, bodies and responses are subclasses of `Fields`. They look like data
 because creating 60 dataclasses would take a function 50 ms at its start. The type of a field
 determines its schema (`json_schema`). A field of a request is parsed by the `Kind` in its type,
 which also has the rule for errors. Fields are checked in the order in which they are declared.
+
+The type of a field may be `Annotated` with a `Kind`, an `Example` and a text, its description. A
+field of a request may be missing if it has a default, often None; one of a response if its default
+is `UNSET`. A response with `| None` may be null.
 """
 
 from __future__ import annotations
@@ -93,7 +97,7 @@ class Kind:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """An example of a value, beside the kind in the type of a field. A text there describes it."""
+    """An example of a value, in the type of a field."""
 
     value: Any
 

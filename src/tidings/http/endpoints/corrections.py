@@ -107,7 +107,7 @@ class Corrections(wire.Routes, function="amend", error=InvalidSync):
         _CORRECTIONS,
         ADMIN,
         "18",
-        query={"through": _THROUGH},  # parsed after the body, whose type is checked first
+        query={"through": _THROUGH},  # parsed after the body
         body=((NDJSON_TYPE, _LINES),),
         errors=(
             InvalidSync,
