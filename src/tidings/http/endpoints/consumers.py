@@ -45,6 +45,11 @@ def _parse_written(value: Any, name: str) -> int:
     return value
 
 
+def _parse_place(value: Any, name: str) -> position.Position | None:
+    """Return the place; null is the same as a missing field."""
+    return None if value is None else position.parse_position(value, name)
+
+
 def _parse_ids(value: Any, name: str) -> list[str]:
     is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
     if not is_list or len(value) > limits.ACK_IDS_MAX:
@@ -67,7 +72,7 @@ _START = {"anyOf": [{"type": "string", "enum": ["oldest", "now", "copy"]}, wire.
 Fence = Annotated[int, Kind(wire.INTEGER, _parse_fence), Example(3)]
 Written = Annotated[int, Kind({**wire.INTEGER, "maximum": limits.WRITTEN_MAX}, _parse_written)]
 OnePlace = Annotated[Place, Kind(wire.ID, position.entry), Example(EXAMPLE := wire.EXAMPLE_CURSOR)]
-AnyPlace = Annotated[position.Position, Kind(wire.ID, position.parse_position)]
+AnyPlace = Annotated[position.Position, Kind({**wire.ID, "type": ["string", "null"]}, _parse_place)]
 # `filters.of_consumer` checks the values.
 Values = Annotated[
     list[str],
