@@ -2,10 +2,6 @@
 
 A managed service has no cluster, so responses about the cluster report a single member, which is
 the leader. Data about the machine describes only the process that serves the request.
-
-Configurations are written in the subset of YAML that JSON can express. Aliases and tags are
-rejected, because aliases can expand a few lines to gigabytes, and tags can select the type that is
-constructed.
 """
 
 from __future__ import annotations
@@ -21,9 +17,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-import yaml
-
-from tidings.core import limits
 from tidings.core.auth.guard import ADMIN, ALL, PUBLIC, READ_ALL
 from tidings.core.changeagent.changes import number_of, place_of
 from tidings.core.changeagent.config import Administrator
@@ -33,7 +26,6 @@ from tidings.core.errors import (
     InvalidChange,
     InvalidSetting,
     StorageFailed,
-    TooLarge,
     UnknownChange,
 )
 from tidings.core.model.feeds import DEFAULT_FEED
@@ -56,8 +48,6 @@ _FIXED = (
     "members of a managed service are not added or removed by request; to add a Region or a "
     "replica, change the deployment"
 )
-_YAML_SCALARS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
-_YAML_PROBLEM_CHARS = 200
 
 
 _HEALTH, _MEMBERS, _CONFIG = "/health", "/cluster/members", ("/config", "/feeds/{feed}/config")
@@ -137,6 +127,8 @@ class Administration(wire.Routes, function="administer"):
         """Replace the configuration."""
         if call.request.media_type not in YAML_TYPES:
             return Answer(415)
+        from tidings.http.configuration_yaml import read_yaml  # as in `_yaml`
+
         document = read_yaml(call.request.content())
         return _yaml(self._administrator.configure(call.feed, document).redacted_json())
 
@@ -252,8 +244,9 @@ class Administration(wire.Routes, function="administer"):
 
 
 def _yaml(document: Mapping[str, object]) -> Answer:
-    text = str(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True))
-    return Answer(200, {"content-type": YAML}, text)
+    from tidings.http.configuration_yaml import write_yaml  # the package is not always installed
+
+    return Answer(200, {"content-type": YAML}, write_yaml(document))
 
 
 def _text(text: str, status: int = 200) -> Answer:
@@ -285,65 +278,3 @@ def _cpu() -> dict[str, str]:
     """Return counts of this process as strings, with the names of Go's runtime, as changeagent."""
     count, threads = str(os.cpu_count() or 1), str(threading.active_count())
     return {"gomaxprocs": count, "numcpu": count, "numcgocall": "0", "numgoroutine": threads}
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """A loader that reads scalars without a JSON type, such as dates, as strings."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 (the base class declares it without `ClassVar`)
-        first: [pair for pair in known if pair[0] in _YAML_SCALARS]
-        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping of *node*.
-
-        Raises:
-            ValueError: a key is repeated, so one of its values would be ignored.
-        """
-        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
-        if len(mapping) < len(node.value):
-            raise ValueError("a key is given more than once")
-        return mapping
-
-
-def read_yaml(body: bytes) -> object:
-    """Return the single document in *body*.
-
-    Raises:
-        TooLarge: the body exceeds the size limit of configurations.
-        InvalidSetting: the body is not YAML, or JSON cannot express the document.
-    """
-    if len(body) > limits.CONFIGURATION_BYTES_MAX:
-        most = limits.CONFIGURATION_BYTES_MAX
-        raise TooLarge(f"a configuration holds at most {most} bytes", field="body", value=len(body))
-    try:
-        _check_yaml(body)
-        return yaml.load(body, Loader=_PlainLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        problem = _problem_of(error)[:_YAML_PROBLEM_CHARS]
-        raise InvalidSetting(f"Error parsing YAML: {problem}") from None
-
-
-def _problem_of(error: Exception) -> str:
-    """Return the problem and its location, but no text of the document, which may have secrets."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return f"{error.problem} in line {mark.line + 1}, column {mark.column + 1}"
-    return " ".join(str(error).split())
-
-
-def _check_yaml(body: bytes) -> None:
-    """Check the parser's events before any value is constructed from them."""
-    depth = 0
-    for event in yaml.parse(body, Loader=_PlainLoader):
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise ValueError("anchors and aliases are not allowed")
-        if getattr(event, "tag", None) is not None:
-            raise ValueError("tags are not allowed")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > limits.JSON_DEPTH_MAX:
-            raise ValueError(f"nested deeper than {limits.JSON_DEPTH_MAX}")
