@@ -244,6 +244,10 @@ class Given(Fields):
         return cls(**values, sent=given)
 
 
+# What a field cannot be called; with a trailing underscore it can.
+RESERVED = {*dir(Given), *Fields.__annotations__, *Given.__annotations__}
+
+
 class Nothing(Given):
     """The parameters or the body of a route that has none, and refuses all."""
 
@@ -283,20 +287,20 @@ class Field(NamedTuple):
 def _names(of: type[Fields]) -> KeysView[str]:
     """Return the attributes that are fields; inherited ones are the last."""
     declaring = of.__mro__[: of.__mro__.index(Given if issubclass(of, Given) else Fields)]
-    return {
-        name: None for each in declaring for name in vars(each).get("__annotations__", ())
-    }.keys()
+    return {name: None for each in declaring for name in each.__annotations__}.keys()
 
 
 def fields_of(of: type[Fields]) -> dict[str, Field]:
     """Return the fields of a class by name. The attribute `from_` has the name `from`."""
     if "known" not in vars(of):
         hints = typing.get_type_hints(of, include_extras=True)
-        of.known = {}
+        known = {}
         for name in _names(of):
+            assert name not in RESERVED, name
             hint = _given(hints[name]) if issubclass(of, Given) else hints[name]
             field = Field(name, hint, kind_of(hint), not hasattr(of, name))
-            of.known[name.rstrip("_")] = field
+            known[name.rstrip("_")] = field
+        of.known = known  # complete, because other threads may read it
     return of.known
 
 
