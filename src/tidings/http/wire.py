@@ -244,7 +244,7 @@ class Given(Fields):
         return cls(**values, sent=given)
 
 
-# What a field cannot be called; with a trailing underscore it can.
+# Names that a field cannot have without a trailing underscore.
 RESERVED = {*dir(Given), *Fields.__annotations__, *Given.__annotations__}
 
 
