@@ -232,7 +232,7 @@ async def _killed_again_and_again(folder: Path) -> int:
     """Erase in runs that end after a few steps, until all is erased; return the number of runs."""
     for runs in count():
         async with hosted(folder / "feed.db", folder) as (host, _):
-            store = _Killing(host.stores.erasures, saves=4)
+            store = _Killing(host.stores.erasures, saves=3)
             vars(host)["eraser"] = replace(host.eraser, store=store)
             if not runs:
                 await asyncio.to_thread(use_every_place, host)
