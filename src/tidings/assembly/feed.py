@@ -1089,12 +1089,11 @@ class Assembly:
 
     def _amend(self) -> Endpoint:
         from tidings.http.router import by_path
-        from tidings.http.routes import CORRECTIONS, ERASURES, FEEDS
 
         below = {
-            ERASURES: self._erasures,
-            CORRECTIONS: self._corrections,
-            FEEDS: self._feeds,  # the last one, because the other paths begin with it, too
+            "/feeds/{feed}/erasures": self._erasures,
+            "/feeds/{feed}/corrections": self._corrections,
+            "/feeds": self._feeds,  # the last one, because the other paths begin with it, too
         }
         return by_path(below)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 import typing
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from tidings.http import wire
@@ -42,10 +41,7 @@ def _plain_schema(hint: Any) -> Schema:
     match typing.get_origin(hint) or hint:
         case types.UnionType | typing.Union:
             return _union([each for each in arguments if not _is_unset(each)])
-        case typing.Literal:
-            is_text = all(isinstance(each, str) for each in arguments)
-            return {**({"type": "string"} if is_text else {}), "enum": [*arguments]}
-        case builtin if builtin in (list, tuple, frozenset):
+        case builtin if builtin is list:
             return {"type": "array", "items": schema_of(arguments[0])}
         case builtin if builtin is dict:
             values = schema_of(arguments[1])
@@ -54,8 +50,6 @@ def _plain_schema(hint: Any) -> Schema:
             return {}
         case declared if issubclass(declared, wire.Fields):
             return ref(declared.schema_name) if declared.schema_name else object_schema(declared)
-        case listed if issubclass(listed, Enum):
-            return {"type": "string", "enum": [each.value for each in listed]}
     return {str: wire.PLAIN, int: wire.INTEGER, bool: {"type": "boolean"}}[hint]
 
 

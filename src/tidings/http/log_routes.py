@@ -40,7 +40,7 @@ _COPIED = (errors.InvalidPagesRequest, errors.InvalidFilter, errors.LeaveNotKept
 
 
 def lines_of(schema: Schema, example: str) -> Schema:
-    """Return the schema of text whose lines are JSON values."""
+    """Return the schema of text with a JSON value on each line."""
     return {
         **PLAIN,
         "contentMediaType": NDJSON_TYPE,

@@ -1,7 +1,8 @@
 """The table of routes, with the function and the permission of each route.
 
-The module contains only data, which `aws.config.deployment` also exports. Functions of routes that
-are served elsewhere declare the permission themselves, and a test compares it with this table.
+`aws.config.deployment` also exports the table. The module imports all endpoints, so a Lambda
+function loads it only for a request that no route matches. Functions of routes that are served
+elsewhere declare the permission themselves, and a test compares it with this table.
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ from tidings.http.log_routes import LOG_ROUTES
 from tidings.http.wire import DEFAULT_PATH, HttpRoute, Routes
 
 STREAM = "/feeds/{feed}/v1/stream/{name}"
-FEEDS = "/feeds"
-CORRECTIONS, ERASURES = "/feeds/{feed}/corrections", "/feeds/{feed}/erasures"
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,6 @@ INTEGER: Schema = {"type": "integer", "format": "int64", "minimum": 0}  # 64 bit
 ID: Schema = {"type": "string", "pattern": "^[0-9a-f]{24}$", "examples": [EXAMPLE_CURSOR]}
 # The types of fields.
 Switch = Annotated[bool, Kind({"type": "string", "enum": ["true", "false"]}, _parse_switch)]
-Text = Annotated[str, Kind(TEXT, parse_text)]
 EntryId = Annotated[str, Kind(ID)]
 Time = Annotated[str, Kind({"type": "string", "format": "date-time", "examples": [EXAMPLE_TIME]})]
 FeedObject = Annotated[

@@ -15,7 +15,7 @@ BODIES = [kind for each in DECLARED for kind in each.declared.values() if "body"
 
 
 class Sample(Given):
-    name: wire.Text
+    name: Annotated[str, Kind(wire.TEXT, wire.parse_text)]
     switch: wire.Switch = False
     limit: Annotated[int, wire.integer(1, 9)] = 5
     secret: Annotated[str, Kind(wire.TEXT, wire.parse_text, shown=False)] | None = None

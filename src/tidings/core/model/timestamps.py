@@ -52,6 +52,11 @@ def from_ms(ms: int) -> str:
     return _format(_EPOCH + min(ms, MS_MAX) * _MS)
 
 
+def from_ms_if_set(ms: int) -> str | None:
+    """Return the normal form of *ms*, or None if it is 0, the value of a time that is not set."""
+    return from_ms(ms) if ms else None
+
+
 def to_ms(text: str) -> int:
     """Return *text*, a timestamp in the normal form, as milliseconds since 1970.
 

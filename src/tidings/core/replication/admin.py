@@ -29,7 +29,7 @@ from tidings.core.errors import (
 from tidings.core.model.cursors import Place, parse_cursor
 from tidings.core.model.feeds import public_name
 from tidings.core.model.pages import filler, jump
-from tidings.core.model.timestamps import from_ms
+from tidings.core.model.timestamps import from_ms, from_ms_if_set
 from tidings.core.replication.relay import RELAY, Copy, Wanted, clear_failure, restart
 from tidings.core.replication.source import URL_RULE, WrongSource, parse_feed_url
 from tidings.core.settings.profiles import possible, remember_lost
@@ -372,7 +372,7 @@ def _errors(relay: Relay) -> Document:
     copy = relay.copy
     return {
         "failures": relay.failures,
-        "next_attempt": from_ms(relay.attempt_ms) if relay.attempt_ms else None,
+        "next_attempt": from_ms_if_set(relay.attempt_ms),
         "error": relay.error,
         "why": relay.why,
         "copy": None if copy is None else _copy_document(copy),

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from tidings.core import limits
 from tidings.core.auth.guard import READ_ALL
-from tidings.core.errors import Rejected
 from tidings.core.maintenance.clients import TRANSPORTS
-from tidings.core.model.timestamps import from_ms
+from tidings.core.model.timestamps import from_ms_if_set
 from tidings.http import wire
 from tidings.http.endpoints.consumers import FilterFields, filter_document
 from tidings.http.wire import Call, Example, Fields, Time
@@ -35,7 +34,7 @@ class ClientReport(Fields, name=""):
     def of(cls, client: Client, head: int) -> Self:
         return cls.copy_of(
             client,
-            since=from_ms(client.since_ms) if client.since_ms else None,
+            since=from_ms_if_set(client.since_ms),
             principal=client.key or None,
             filter=FilterFields(**filter_document(client.filter)),
             lag_pages=None if client.page is None else max(0, head - client.page),
@@ -50,7 +49,7 @@ class ClientList(Fields, name="Clients"):
 
 
 @dataclass(frozen=True)
-class FeedClients(wire.Routes, function="browse", error=Rejected):
+class FeedClients(wire.Routes, function="browse"):
     """The endpoint of the connected clients of a feed."""
 
     guard: Guard

@@ -13,7 +13,7 @@ from tidings.core.errors import InvalidOperation, Rejected
 from tidings.core.ingest.ingest import check_key
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Place
-from tidings.core.model.timestamps import from_ms
+from tidings.core.model.timestamps import from_ms, from_ms_if_set
 from tidings.http import wire
 from tidings.http.wire import Call, EntryId, Example, Fields, Given, Kind, Time
 
@@ -97,7 +97,7 @@ class ErasureSummary(Fields, name="Erasure"):
             parents=erasure.as_parent,
             before=erasure.before or None,
             requested_at=from_ms(erasure.requested_ms),
-            erased_at=from_ms(erasure.done_ms) if erasure.done_ms else None,
+            erased_at=from_ms_if_set(erasure.done_ms),
             until=from_ms(erasure.until_ms),
             **others,
         )
@@ -111,9 +111,7 @@ class LocationReport(Fields, name=""):
 
     @classmethod
     def of(cls, location: Location) -> Self:
-        return cls.copy_of(
-            location, until=from_ms(location.until_ms) if location.until_ms else None
-        )
+        return cls.copy_of(location, until=from_ms_if_set(location.until_ms))
 
 
 class ErasureReport(ErasureSummary):

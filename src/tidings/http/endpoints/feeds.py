@@ -17,7 +17,7 @@ from tidings.core.feeds.records import (
     TABLES_KEPT,
     TABLES_PENDING,
 )
-from tidings.core.model.timestamps import from_ms
+from tidings.core.model.timestamps import from_ms_if_set
 from tidings.core.settings.documents import (
     SETTINGS,
     profile_fields,
@@ -79,7 +79,7 @@ class FeedSummary(Fields):
 
     @classmethod
     def of(cls, record: FeedRecord, **others: Any) -> Self:
-        created, deleted = _time(record.created_ms), _time(record.deleted_ms)
+        created, deleted = from_ms_if_set(record.created_ms), from_ms_if_set(record.deleted_ms)
         times = {"created_at": created, "deleted_at": deleted}
         return cls.copy_of(record, feed=record.name, **times, **others)
 
@@ -99,8 +99,8 @@ class RemovalReport(Fields, name=""):
         return cls.copy_of(
             removal,
             state=DELETED if removal.is_done else DELETING,
-            deleted_at=_time(removal.deleted_ms),
-            done_at=_time(removal.done_ms),
+            deleted_at=from_ms_if_set(removal.deleted_ms),
+            done_at=from_ms_if_set(removal.done_ms),
             removed=dict(removal.counts),
         )
 
@@ -219,7 +219,3 @@ class FeedRouter(wire.Routes, function="amend", error=InvalidFeed):
 def _before(prefix: str) -> str:
     """Return a text that is above all names below *prefix*, and below all names that have it."""
     return f"{prefix[:-1]}{chr(ord(prefix[-1]) - 1)}~" if prefix else ""
-
-
-def _time(ms: int) -> str | None:
-    return from_ms(ms) if ms else None

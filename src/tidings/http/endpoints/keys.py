@@ -11,7 +11,7 @@ from tidings.core.auth.guard import ADMIN, Role
 from tidings.core.auth.keys import Key, bound_of, covers, fresh, within
 from tidings.core.errors import InvalidOperation, InvalidSetting, UnknownKey
 from tidings.core.model.feeds import HOST, NAME, public_name
-from tidings.core.model.timestamps import from_ms
+from tidings.core.model.timestamps import from_ms, from_ms_if_set
 from tidings.http import wire
 from tidings.http.endpoints.reports import RoleName
 from tidings.http.wire import UNSET, Call, Example, Fields, Given, Kind, Time, Unset
@@ -151,11 +151,11 @@ class KeyReport(Fields, name="Key"):
             feed=public_name(scope),
             state=key_state(stored, now_ms),
             roles=sorted(role.value for role in stored.roles),
-            expires_at=from_ms(stored.expires_ms) if stored.expires_ms else None,
+            expires_at=from_ms_if_set(stored.expires_ms),
             rate=stored.rate or None,
             streams=stored.streams or limits.KEY_STREAMS,
             made_at=from_ms(stored.made_ms),
-            revoked_at=from_ms(stored.revoked_ms) if stored.revoked_ms else None,
+            revoked_at=from_ms_if_set(stored.revoked_ms),
             successor=stored.successor or None,
             feeds=[*stored.feeds] or None if scope == HOST else UNSET,
             **values,

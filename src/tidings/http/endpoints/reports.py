@@ -51,7 +51,7 @@ class SampleList(Fields, name="History"):
 
 
 @dataclass(frozen=True)
-class FeedReports(wire.Routes, function="consume", error=Rejected):
+class FeedReports(wire.Routes, function="consume"):
     """The endpoint of the reports. Without *history*, the deployment keeps no samples."""
 
     guard: Guard
