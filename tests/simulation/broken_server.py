@@ -225,7 +225,7 @@ corrects_all = instead(Conflicts, "verdict", lambda conflicts, correction: Verdi
 
 
 def _begin_any_tail(log: Any, sql: Any, feed: str) -> Any:
-    log.check_exists = _nothing
+    log._database.steps = replace(log._database.steps, check_feed=_nothing)
     return _BEGIN_TAIL(log, sql, feed)
 
 

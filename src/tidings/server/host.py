@@ -45,7 +45,7 @@ from tidings.http.outbound.webhooks import Poster
 from tidings.server.meters import EVENT_STREAM, WEBSOCKET, Meters
 from tidings.server.recovery import Generations, Recovery, SqliteStarts
 from tidings.server.sockets import Sockets
-from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.database import CommitSteps, Database
 from tidings.server.sqlite.documents import deleted_feeds, feeds_with_webhooks, used_but_open
 from tidings.server.sqlite.erasures import SqliteFreeSpace
 from tidings.server.sqlite.removal import SqliteFeedData
@@ -229,13 +229,18 @@ class Host(Assembly):
             await_writer=self._await_writer,
         )
         super().__init__(stores=stores, runtime=runtime, settings=settings, new_key=os.urandom)
-        stores.feeds.changed = self.directory.forget
-        stores.log.check_exists = self.directory.check
         self._follow()
         self.webhooks = self._webhooks()
-        self.database.before_commit = self.state.project
-        self.database.committed = self._on_commit
-        self.database.documents_changed = self._on_document
+        self.database.steps = CommitSteps(
+            submit=self.writer.submit,
+            check_feed=self.directory.check,
+            write_more=self.state.project,
+            count=self.history.count,
+            record=self._generations.record,
+            feeds_changed=self.directory.forget,
+            document_changed=self._on_document,
+            committed=self._on_commit,
+        )
         self.endpoints = {function: self.endpoint(function) for function in self.builders}
 
     @classmethod
@@ -351,7 +356,6 @@ class Host(Assembly):
                     {"feed": feed, "error": error},
                 )
         self._generations.begin()
-        self.database.record = self._generations.record
         for feed in self.stores.erasure_ledger.feeds():
             if feed not in self.copies:
                 self._erase_lost(feed)
@@ -598,24 +602,20 @@ class Host(Assembly):
             handler=self.projector(),
             on_appended=self.notifications.look,  # readers with `leave=true` wait for the state
         )
-        self.waker.wake_state = self.state.wake
-        self.database.counted = self.history.count
         push = lambda feed: self._push(feed, pusher)  # noqa: E731
-        self.waker.runs = {
+        runs = {
             PUSH: Runs(PUSH, self._if_exists(push), self._push_rest, loop),
+            ERASE: Runs(ERASE, self._if_exists(self._erase), lambda: ERASE_REST, loop),
             REMOVE: Runs(REMOVE, self._remove, lambda: ERASE_REST, loop),
         }
         if self.stores.archive is not None:
             archiver, archiving = self.archiver(), self.archive_follower
-            run = lambda feed: archiving.run(feed, archiver)  # noqa: E731
-            archive = self._if_exists(run)
-            self.waker.runs[ARCHIVE] = Runs(ARCHIVE, archive, lambda: ARCHIVE_REST, loop)
-        erase = self._if_exists(self._erase)
-        self.waker.runs[ERASE] = Runs(ERASE, erase, lambda: ERASE_REST, loop)
+            archive = self._if_exists(lambda feed: archiving.run(feed, archiver))
+            runs[ARCHIVE] = Runs(ARCHIVE, archive, lambda: ARCHIVE_REST, loop)
         relay = self._if_exists(lambda feed: self.relayer(feed).run(feed))
-        self.waker.relays = {
-            feed: Runs(RELAY, relay, lambda: RELAY_REST, loop) for feed in self.settings.sources
-        }
+        sources = self.settings.sources
+        relays = {feed: Runs(RELAY, relay, lambda: RELAY_REST, loop) for feed in sources}
+        self.waker.follow(self.state.wake, runs, relays)
 
     @cached_property
     def eraser(self) -> Eraser:

@@ -22,7 +22,7 @@ from tidings.core.model.feeds import STATE
 from tidings.core.replication.relay import RELAY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tidings.core.effects import Clock
     from tidings.core.followers.leases import Observation
@@ -158,19 +158,25 @@ class Runs:
 
 
 class Wakeups:
-    """Implements `Waker`. *replay* runs the catch-up of a connection. *loop* has the timers.
-
-    *runs* has one thread for each follower. *relays* has one thread for each chained feed, because
-    the run of a relay waits for its upstream. The follower `state` has no thread, because
-    *wake_state* schedules its runs in the event loop.
-    """
+    """Implements `Waker`. *replay* runs the catch-up of a connection. *loop* has the timers."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, replay: Callable[[str], None]) -> None:
         self._loop, self._replay = loop, replay
         self._planned: set[tuple[str, str]] = set()
-        self.wake_state: Callable[[str], object] = _ignore
-        self.runs: dict[str, Runs] = {}
-        self.relays: dict[str, Runs] = {}
+
+    def follow(
+        self,
+        wake_state: Callable[[str], object],
+        runs: Mapping[str, Runs],
+        relays: Mapping[str, Runs],
+    ) -> None:
+        """Wake these from now on; call this before any other method.
+
+        *runs* has one thread for each follower. *relays* has one thread for each chained feed,
+        because the run of a relay waits for its upstream. The follower `state` has no thread,
+        because *wake_state* schedules its runs in the event loop.
+        """
+        self._wake_state, self._runs, self._relays = wake_state, runs, relays
 
     def wake(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         """Schedule a run of *follower* for *feed*.
@@ -178,9 +184,9 @@ class Wakeups:
         *observation* is not used: leases end with the process, so no holder can have crashed.
         """
         if follower == STATE:
-            self.wake_state(feed)
+            self._wake_state(feed)
             return
-        runs = self.relays.get(feed) if follower == RELAY else self.runs.get(follower)
+        runs = self._relays.get(feed) if follower == RELAY else self._runs.get(follower)
         if runs is not None:
             runs.wake(feed)
 
@@ -198,7 +204,7 @@ class Wakeups:
         self._replay(connection_id)
 
     def start(self) -> None:
-        for each in (*self.runs.values(), *self.relays.values()):
+        for each in (*self._runs.values(), *self._relays.values()):
             each.start()
 
     def stop(self) -> None:
@@ -206,14 +212,10 @@ class Wakeups:
 
         Runs of relays are not awaited, because they may wait for an upstream.
         """
-        for each in (*self.runs.values(), *self.relays.values()):
+        for each in (*self._runs.values(), *self._relays.values()):
             each.stop()
-        for each in self.runs.values():
+        for each in self._runs.values():
             each.join()
-
-
-def _ignore(feed: str) -> None:
-    """Do nothing; the default of `Wakeups.wake_state`."""
 
 
 class _Listening:

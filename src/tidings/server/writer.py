@@ -72,7 +72,6 @@ class Writer:
         observe: Callable[[float], object] = lambda _: None,
     ) -> None:
         self._database, self._loop, self._observe = database, loop, observe
-        database.submit = self.submit
         self._stopped = False
         self._jobs: list[_Job] = []
         self._is_slow = False

@@ -207,7 +207,7 @@ def test_what_expired_is_deleted(database: Database) -> None:
     state has not handled.
     """
     log, state, followers = SqliteLog(database), SqliteState(database), SqliteFollowers(database)
-    database.before_commit = lambda _: followers.write()
+    database.steps = replace(database.steps, write_more=lambda _: followers.write())
     followers.set_checkpoint(FEED, STATE, 3)
     for number, expires_ms in ((1, 1000), (2, 1001), (3, 0), (4, 1000)):
         log.put(FEED, page(number, expires_ms))
@@ -258,10 +258,10 @@ def test_a_checkpoint_whose_commit_failed_is_written_by_the_next_one(
         followers.write()
         raise RuntimeError
 
-    database.before_commit = fail
+    database.steps = replace(database.steps, write_more=fail)
     with pytest.raises(RuntimeError), database.transaction():
         pass
-    database.before_commit = lambda _: followers.write()
+    database.steps = replace(database.steps, write_more=lambda _: followers.write())
     with database.transaction():
         pass
     database.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
@@ -72,13 +73,13 @@ def test_a_projection_that_fails_once_holds_up_no_post(
 
     async def main() -> None:
         async with hosted(tmp_path / "feed.db") as (host, app):
-            committed, states = host.database.committed, list[int]()
+            committed, states = host.database.steps.committed, list[int]()
 
             def note(pages: Sequence[tuple[str, Page]]) -> None:
                 states.append(host.stores.followers.checkpoints(FEED).get(STATE, 0))
                 committed(pages)
 
-            host.database.committed = note
+            host.database.steps = replace(host.database.steps, committed=note)
             monkeypatch.setattr(SqliteState, "write", fail_once)
             async with asyncio.timeout(WITHIN_S):
                 await Producer(app, "p").post(1)

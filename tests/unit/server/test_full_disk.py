@@ -9,6 +9,7 @@ import random
 import sqlite3
 import string
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,7 @@ def test_a_server_on_a_full_disk_stops_and_closes_its_file(tmp_path: Path) -> No
     async def main() -> None:
         async with hosted(path) as (host, app):
             await Producer(app, "p").post(1)
-            host.database.before_commit = full
+            host.database.steps = replace(host.database.steps, write_more=full)
 
     asyncio.run(main())
     with contextlib.closing(Database(path)) as database:

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -173,7 +174,7 @@ def test_work_that_a_killed_server_left_is_found_at_the_start(tmp_path: Path) ->
         await settled(tmp_path / "feed.db", 20)
         async with hosted(tmp_path / "feed.db", **feeds_of(20)) as (host, _):
             host.state._stopped = True  # as if it was killed before the state has handled the page
-            host.database.before_commit = lambda pages: None
+            host.database.steps = replace(host.database.steps, write_more=lambda pages: None)
             await asyncio.to_thread(post, host, 2)
         async with hosted(tmp_path / "feed.db", **feeds_of(20)) as (host, _):
             due = [each.feed for each in host.stores.due_feeds.due(now_ms())]

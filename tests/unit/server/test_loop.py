@@ -12,6 +12,7 @@ import threading
 import time
 from base64 import b64encode
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -398,7 +399,7 @@ def test_a_disk_that_fails_to_undo_is_unavailable(tmp_path: Path, statement: str
     async def play(database: Database) -> BaseException:
         writer = Writer(database, asyncio.get_running_loop())
         if statement == "ROLLBACK":  # of the whole transaction
-            database.before_commit = lambda _: fail()
+            database.steps = replace(database.steps, write_more=lambda _: fail())
         last = int if statement == "ROLLBACK" else fail
         jobs = writer.write(int), writer.write(last)
         _, error = await asyncio.gather(*jobs, return_exceptions=True)

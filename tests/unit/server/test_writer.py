@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ class Counted(Database):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.commits, self.failing = 0, False
-        self.before_commit = self._count
+        self.steps = replace(self.steps, write_more=self._count)
 
     def _count(self, _: object) -> None:
         self.commits += 1
@@ -62,6 +63,7 @@ def run(database: Database, *jobs: Callable[[SqliteLog], int]) -> list[int | Bas
 
     async def written() -> list[int | BaseException]:
         writer, log = Writer(database, asyncio.get_running_loop()), SqliteLog(database)
+        database.steps = replace(database.steps, submit=writer.submit)
         jobs_ = [writer.write(partial(job, log)) for job in jobs]
         answers = await asyncio.gather(*jobs_, return_exceptions=True)
         await writer.stop()
@@ -111,6 +113,7 @@ def test_threads_write_by_jobs(database: Counted) -> None:
 
     async def main() -> list[int | BaseException]:
         writer, log = Writer(database, asyncio.get_running_loop()), SqliteLog(database)
+        database.steps = replace(database.steps, submit=writer.submit)
 
         def job(*, fails: bool = False) -> int:
             threads.add(threading.current_thread())
@@ -139,6 +142,7 @@ def test_a_thread_cannot_write_around_the_writer(database: Counted) -> None:
 
     async def main() -> None:
         writer = Writer(database, asyncio.get_running_loop())
+        database.steps = replace(database.steps, submit=writer.submit)
         for write in (database.transaction, lambda: database.write(lambda _: None)):
             with pytest.raises(LoopWouldBlock):
                 write()

@@ -13,6 +13,7 @@ import re
 import sqlite3
 from collections import deque
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial, wraps
 from itertools import count
 from threading import Lock, get_ident
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
     from tidings.core.errors import StorageFailed
     from tidings.core.model.pages import Page
+
+    Pages = Sequence[tuple[str, Page]]  # each with its feed
 
 # Entry N migrates a file from version N to version N + 1. A released entry never changes.
 MIGRATIONS = (
@@ -154,34 +157,55 @@ class CannotOpen(Exception):
     """The file cannot be opened; the message gives the reason in one sentence."""
 
 
+@dataclass(frozen=True)
+class CommitSteps:
+    """The steps of each transaction of a database, in their order.
+
+    If *submit* is set, it runs the writes of all threads as jobs (`Writer.submit`). *check_feed* is
+    called with a feed before the first page number of the feed is taken; it raises `FeedDeleted`.
+    *write_more* is called before the commit with all pages of the transaction; it may write further
+    rows. *count* is called with a feed and the number of its new operations or sent events.
+
+    The others are called when the transaction is on disk. Before another transaction begins:
+    *record* with the pages, *feeds_changed* if a feed was created or deleted, *document_changed*
+    with the feed and the kind of each changed document that the sweep takes into account. Then
+    *committed* with the pages, in the committing thread.
+    """
+
+    submit: Callable[[Callable[[], Any]], Any] | None
+    check_feed: Callable[[str], object]
+    write_more: Callable[[Pages], object]
+    count: Callable[..., object]
+    record: Callable[[Pages], object]
+    feeds_changed: Callable[[], object]
+    document_changed: Callable[[str, str], object]
+    committed: Callable[[Pages], object]
+
+
+def _nothing(*_: object, **counts: int) -> None:
+    """Do nothing; a step of a database that no server has opened."""
+
+
+NO_STEPS = CommitSteps(None, *[_nothing] * 7)
+
+
 class Database:
     """The file at *path*, created if it is missing.
 
-    At the end of each transaction, *before_commit* is called with the pages that the transaction
-    has written; it may write further rows. When the transaction is on disk, and before another
-    transaction begins, *record* is called with the same pages, and *documents_changed* with the
-    feed and the kind of each changed document that the sweep takes into account. Then *committed*
-    is called in the committing thread, also with the pages. *counted* is called in a transaction
-    with a feed and the number of its new operations or sent events. A *shared* file is opened by
-    several processes, which take turns.
+    A server sets *steps*. A *shared* file is opened by several processes, which take turns.
 
     One connection writes. `reading` uses other connections, so that readers never wait. The
-    database of a server is written by the event loop only: *submit* is then `Writer.submit`, which
-    runs the writes of other threads as jobs.
+    database of a server is written by the event loop only, see `CommitSteps.submit`.
 
     Raises:
         CannotOpen: another process holds the lock, a newer release wrote the file, or the file is
             not a file of Tidings.
     """
 
-    submit: Callable[[Callable[[], Any]], Any] | None = None
+    steps: CommitSteps
 
     def __init__(self, path: Path, *, shared: bool = False) -> None:
-        self.before_commit: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
-        self.record: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
-        self.committed: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
-        self.counted: Callable[..., object] = _ignore_counts
-        self.documents_changed: Callable[[str, str], object] = _ignore
+        self.steps = NO_STEPS
         self._pages: list[tuple[str, Page]] = []
         self._changed: set[str] = set()  # feeds that this transaction makes due
         # The feeds that were marked in the table `due` since they were settled, each with the
@@ -196,7 +220,9 @@ class Database:
         self._turn, self._owner = Lock(), 0  # the lock, and the thread that holds it
         self._path, self._closed = path, False
         self._readers: deque[sqlite3.Connection] = deque()
-        self.storage = StorageMonitor(path, self._connected_for_backup, lambda: self.submit is None)
+        self.storage = StorageMonitor(
+            path, self._connected_for_backup, lambda: self.steps.submit is None
+        )
         self.translating = translate_errors(self.storage.translate)
         self._lock = None if shared else _lock_file(path)
         try:
@@ -233,8 +259,8 @@ class Database:
         if self._owner == get_ident():
             self._execute_deferred()
             return run(self._connection)
-        if self.submit is not None:
-            result: Result = self.submit(partial(self.write, run))
+        if self.steps.submit is not None:
+            result: Result = self.steps.submit(partial(self.write, run))
             return result
         with self._outer() as sql:
             return run(sql)
@@ -258,7 +284,7 @@ class Database:
         if self._owner == get_ident():
             self._execute_deferred()
             return self._inner
-        if self.submit is not None:
+        if self.steps.submit is not None:
             raise LoopWouldBlock("only jobs of the writer write; use `Database.write`")
         return self._outer()
 
@@ -341,14 +367,14 @@ class Database:
             self._connection.execute("BEGIN IMMEDIATE")
 
     def prepare(self) -> None:
-        """Call *before_commit*; afterwards only `pause`, `commit` or `rollback` may be called.
+        """Call *write_more*; afterwards only `pause`, `commit` or `rollback` may be called.
 
         Raises:
             Unavailable: a write failed; the caller has to call `rollback`.
         """
         self._execute_deferred()
         with self.translating:
-            self.before_commit(self._pages)
+            self.steps.write_more(self._pages)
         self._execute_deferred()
         with self.translating:
             self._mark_due()
@@ -388,13 +414,13 @@ class Database:
                 the data must not be acknowledged.
         """
         self._owner = get_ident()
-        pages: Sequence[tuple[str, Page]] = ()
+        pages: Pages = ()
         try:
             if not self._is_prepared:
                 self.prepare()
             with self.translating:
                 self._connection.execute("COMMIT")
-            self.record(self._pages)
+            self.steps.record(self._pages)
             pages = [*self._pages]
             self._undo.clear()
             for each in self._then:
@@ -404,7 +430,7 @@ class Database:
         finally:
             self.rollback()
         if pages:
-            self.committed(pages)
+            self.steps.committed(pages)
 
     def _save_space(self) -> None:
         """Truncate the write-ahead log if it would take the last space of the disk."""
@@ -443,9 +469,9 @@ class Database:
         self._changed.add(feed)
 
     def changed_document(self, feed: str, kind: str) -> None:
-        """Do the same for a document; call *documents_changed* once the transaction is on disk."""
+        """Do the same for a document; call *document_changed* once the transaction is on disk."""
         self.changed(feed)
-        self.on_commit(lambda: self.documents_changed(feed, kind))
+        self.on_commit(lambda: self.steps.document_changed(feed, kind))
 
     def has_changed(self, feed: str) -> bool:
         """Return True if this transaction has changed *feed*; see `changed`."""
@@ -734,15 +760,3 @@ def _mark_as_backup(path: Path) -> None:
             "BEGIN; DELETE FROM starts;"
             "INSERT INTO starts VALUES ('', 0, strftime('%s', 'now') * 1000); COMMIT;"
         )
-
-
-def _nothing(_: object) -> None:
-    """Do nothing; the default of *before_commit*, *record* and *committed*."""
-
-
-def _ignore_counts(feed: str, *, operations: int = 0, events: int = 0) -> None:
-    """Do nothing; the default of *counted*."""
-
-
-def _ignore(feed: str, kind: str) -> None:
-    """Do nothing; the default of *documents_changed*."""

@@ -393,20 +393,14 @@ class SqliteErasures:
         return True
 
 
-def _nothing() -> None:
-    """Do nothing; the default of `SqliteFeeds.changed`."""
-
-
 class SqliteFeeds:
     """Implements `FeedStore`.
 
     A record is a document of the kind `feed`. A document of the kind `feed-removal` marks a record
-    with an unfinished removal, so that a search for them does not read the others. *changed* is
-    called when a record is on disk, before another transaction begins.
+    with an unfinished removal, so that a search for them does not read the others.
     """
 
     def __init__(self, database: Database) -> None:
-        self.changed: Callable[[], object] = _nothing
         self._database = database
         self._records = Documents(database, "feed")
         self._marks = Documents(database, "feed-removal")
@@ -436,7 +430,7 @@ class SqliteFeeds:
             self._marks.put(record.name, "", record.name)
         else:
             self._marks.remove(record.name, "")
-        self._database.on_commit(self.changed)
+        self._database.on_commit(self._database.steps.feeds_changed)
         return True
 
 

@@ -76,10 +76,6 @@ class _Tail:
     pages: dict[int, Page] = field(default_factory=dict)
 
 
-def _nothing(feed: str) -> None:
-    """Accept every feed; the default of `SqliteLog.check_exists`."""
-
-
 class SqliteLog:
     """Implements `LogStore`, `RenewStore` and `restore.Numbers`.
 
@@ -87,15 +83,13 @@ class SqliteLog:
     memory. They are written together before the transaction executes any other statement, or before
     its commit. This halves the time that SQLite takes for the requests that share a commit. Only
     one object of this class may write to *database*, because a second one would not see the
-    collected pages. *check_exists* is called with a feed before a number is taken, in the
-    transaction; it raises `FeedDeleted`.
+    collected pages.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._rounds = Documents(database, "renewal")
         self._tails: dict[str, _Tail] = {}
-        self.check_exists: Callable[[str], object] = _nothing
 
     def together(self, run: Callable[[], Result]) -> Result:
         return self._database.together(lambda _: run())
@@ -110,7 +104,7 @@ class SqliteLog:
         return self._database.together(take)
 
     def _begin_tail(self, sql: sqlite3.Connection, feed: str) -> _Tail:
-        self.check_exists(feed)
+        self._database.steps.check_feed(feed)
         head, successor, last = sql.execute(_TAIL, (feed,)).fetchone()
         if successor:
             raise refusal(feed, successor)
@@ -128,7 +122,7 @@ class SqliteLog:
         self._tails.clear()
         sql.executemany(_MOVE, [(feed, each.head, each.operations) for feed, each in tails])
         for feed, tail in tails:
-            self._database.counted(feed, operations=tail.operations)
+            self._database.steps.count(feed, operations=tail.operations)
             sql.executemany(_ADD, [_columns(feed, page) for page in tail.pages.values()])
 
     def put(self, feed: str, page: Page) -> str:
@@ -171,7 +165,7 @@ class SqliteLog:
             return False
         self._put_all(sql, feed, pages)
         sql.execute(_MOVE, (feed, head, operations))
-        self._database.counted(feed, operations=operations)
+        self._database.steps.count(feed, operations=operations)
         return True
 
     def read(
@@ -467,7 +461,7 @@ class SqliteCounters:
             (feed, more.refused, more.connections, more.sent),
         )
         if more.sent:
-            self._database.counted(feed, events=more.sent)
+            self._database.steps.count(feed, events=more.sent)
 
 
 class SqliteRelays:
