@@ -1,11 +1,11 @@
-"""The source of the project, parsed once."""
+"""The source of the project, read once and parsed when a check needs it."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -20,7 +20,10 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 class Module:
     path: Path
     text: str
-    tree: ast.Module
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
 
     @property
     def name(self) -> str:
@@ -41,10 +44,7 @@ def modules(*folders: str) -> list[Module]:
 
 @cache
 def _below(folder: str) -> list[Module]:
-    return [
-        Module(path, text := path.read_text(), ast.parse(text))
-        for path in sorted((ROOT / folder).rglob("*.py"))
-    ]
+    return [Module(path, path.read_text()) for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
 def product() -> list[Module]:
