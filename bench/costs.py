@@ -279,7 +279,7 @@ def _feeds() -> dict[str, dict[str, float]]:
             for _ in range(2):
                 used.append(functions.call("remove", {}))
                 time.sleep(limits.REMOVE_SETTLE_MS / 1000 + 1)
-            assert stage().stores.feeds.unfinished() == []
+            assert stage().stores.feed_store.unfinished() == []
             found[f"delete {count}"] = _units(used)
             again = functions.run("amend", partial(_create, "made"))
             found["create again"] = _units([again])
@@ -289,11 +289,11 @@ def _feeds() -> dict[str, dict[str, float]]:
 
 
 def _create(name: str) -> None:
-    stage().feeds.create(name)
+    stage().feed_service.create(name)
 
 
 def _delete() -> None:
-    stage().feeds.delete("made", confirm="made")
+    stage().feed_service.delete("made", confirm="made")
 
 
 def _units(used: list[Used]) -> dict[str, float]:

@@ -207,7 +207,7 @@ def amending(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -
     post_around_a_hole()
     removed = Removal(1, 1, passes=2, done_ms=2)
     record = FeedRecord("films", is_live=False, last_page=9, removals=(removed,))
-    assert stage().stores.feeds.save(record)
+    assert stage().stores.feed_store.save(record)
     later = now_ms() + 10_000
     monkeypatch.setattr("tidings.aws.stage.now_ms", lambda: later)  # the hole is overdue
     restart()
@@ -221,7 +221,7 @@ def amending(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -
     assert service.list("main") == []
     assert service.show("main", found.id) == found
     assert service.locations("main", found)
-    feeds = stage().feeds
+    feeds = stage().feed_service
     assert feeds.create("films")[1]  # after a deletion
     assert feeds.delete("films", confirm="films").state == DELETING
     assert feeds.list()

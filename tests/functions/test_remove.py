@@ -154,7 +154,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def delete(name: str = "main") -> FeedRecord:
-    return stage().feeds.delete(name, confirm=name, force=True)
+    return stage().feed_service.delete(name, confirm=name, force=True)
 
 
 def later(monkeypatch: pytest.MonkeyPatch, ms: int) -> None:
@@ -168,7 +168,7 @@ def is_awake(cloud: Cloud) -> bool:
 
 
 def record(name: str = "main") -> FeedRecord:
-    found = stage().stores.feeds.record(name)
+    found = stage().stores.feed_store.record(name)
     assert found is not None
     return found
 
@@ -261,7 +261,7 @@ def test_what_stops_it_is_logged(
     def fail(record: FeedRecord) -> bool:
         raise Unavailable("the store is busy")
 
-    monkeypatch.setattr(stage().stores.feeds, "save", fail)
+    monkeypatch.setattr(stage().stores.feed_store, "save", fail)
     log_here()
     capsys.readouterr()
     remove({}, None)
@@ -303,7 +303,7 @@ def test_a_late_wake_up_writes_nothing(
     use(monkeypatch)
     delete()
     if created_again:
-        stage().feeds.create("main")
+        stage().feed_service.create("main")
     remove({}, None)
     before = sorted(everything())
     for follower in ("state", "push", "archive"):
@@ -320,7 +320,7 @@ def test_messages_in_the_outbox_belong_to_the_next_feed(
     """Producers know only its name. The removal leaves the messages, and they are forwarded."""
     use(monkeypatch)
     delete()
-    stage().feeds.create("main")
+    stage().feed_service.create("main")
     publish_with(clients.dynamodb(), [], outbox="outbox", operations=[captures_operation()])
     remove({}, None)
     later(monkeypatch, SETTLED_MS)
@@ -344,7 +344,7 @@ def test_a_capture_of_a_deleted_feed_drops_the_writes(
     assert capture(records, None) == {"batchItemFailures": []}
     assert any(each["message"] == "writes of the table are dropped" for each in lines_of(capsys))
     assert stage().stores.log.head("main") == 0
-    stage().feeds.create("main")
+    stage().feed_service.create("main")
     capture(records, None)
     assert stage().stores.log.head("main~2") > 1
 

@@ -54,7 +54,7 @@ def test_idle_feeds_cost_nothing(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) 
     assert few <= 6, found
 
     for number in range(FEEDS):
-        stage().feeds.create(f"idle-{number}")
+        stage().feed_service.create(f"idle-{number}")
     for _ in range(2):
         sweep({}, None)
     found.clear()

@@ -96,7 +96,7 @@ class CorrectingWorld:
                 steady=lambda: NOW_MS,
                 sleep=lambda ms: None,
                 new_id=lambda: name,
-                feeds=FixedFeeds(frozenset({FEED})),
+                feed_names=FixedFeeds(frozenset({FEED})),
                 tombstones=MemoryTombstones(),
             )
             with suppress(Unavailable):

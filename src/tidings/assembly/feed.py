@@ -161,16 +161,16 @@ class Assembly:
         """Return the feeds of this host, by name."""
         from tidings.core.feeds.directory import Directory
 
-        return Directory(self.stores.feeds, self.settings.feeds, self.aging)
+        return Directory(self.stores.feed_store, self.settings.feeds, self.aging)
 
     @cached_property
-    def feeds(self) -> Feeds:
+    def feed_service(self) -> Feeds:
         """Return the service that creates and deletes feeds."""
         from tidings.core.feeds.service import Feeds
 
         return Feeds(
             directory=self.directory,
-            store=self.stores.feeds,
+            store=self.stores.feed_store,
             profiles=self.profiles,
             log=self.stores.log,
             numbers=self.stores.numbers,
@@ -211,7 +211,7 @@ class Assembly:
 
         return Remover(
             directory=self.directory,
-            store=self.stores.feeds,
+            store=self.stores.feed_store,
             data=self.feed_data,
             clock=self.runtime.clock,
             steady=self.runtime.steady,
@@ -273,7 +273,7 @@ class Assembly:
             failures=FailedAttemptLimiter(self.aging, limits.MISSES_MAX),
             bearers=(_LazyKeys(lambda: self.key_ring), *self.tokens),
             target=self.target,
-            feeds=self.directory,
+            feed_names=self.directory,
         )
 
     @cached_property
@@ -415,7 +415,7 @@ class Assembly:
         return Ingester(
             appender=self.appender,
             runtime=self.runtime,
-            feeds=self.directory,
+            feed_names=self.directory,
             counters=self.stores.counters,
             guard=self.guard,
             required=self._precondition,
@@ -477,7 +477,7 @@ class Assembly:
 
         return Streamer(
             catch_up=self.catch_up,
-            feeds=self.directory,
+            feed_names=self.directory,
             guard=self.guard,
             holding=self.holding,
             for_copy=self.prefetch,
@@ -647,7 +647,7 @@ class Assembly:
             checkpoints=stores.followers,
             profiles=self.profiles,
             guard=self.guard,
-            feeds=self.directory,
+            feed_names=self.directory,
             runtime=self.runtime,
         )
         return Receiver(
@@ -656,7 +656,7 @@ class Assembly:
             sockets=stores.sockets,
             waker=stores.waker,
             catch_up=self.catch_up,
-            feeds=self.directory,
+            feed_names=self.directory,
             guard=self.guard,
             registrar=registrar,
         )
@@ -687,7 +687,7 @@ class Assembly:
         return RelayControl(
             store=self.stores.relays,
             sources=self.settings.sources,
-            feeds=self.directory,
+            feed_names=self.directory,
             reader=self.reader,
             log=self.stores.log,
             waker=self.stores.waker,
@@ -911,7 +911,7 @@ class Assembly:
         )
         return Sweeper(
             due_feeds=stores.due_feeds,
-            feeds=self.directory,
+            feed_names=self.directory,
             reader=self.reader,
             steady=runtime.steady,
             checkpoints=stores.followers,
@@ -944,7 +944,7 @@ class Assembly:
             steady=self.runtime.steady,
             sleep=self.runtime.await_writer,
             new_id=self.runtime.new_id,
-            feeds=self.directory,
+            feed_names=self.directory,
             tombstones=self.stores.tombstones,
             writable=self.writable,
         )
@@ -965,7 +965,7 @@ class Assembly:
             checkpoints=stores.followers,
             counters=self.stores.counters,
             reader=self._reader(without_retries) if without_retries else self.reader,
-            feeds=self.directory,
+            feed_names=self.directory,
             configured=self.settings.feeds,
             archives=self.stores.archive is not None,
             sources=self.copies,
@@ -1021,7 +1021,7 @@ class Assembly:
             gate=self.gate,
             operator_documents=self.stores.documents,
             ask=Webhooks(private=self.settings.hooks_private),
-            feeds=self.directory,
+            feed_names=self.directory,
             count=self.runtime.count,
             counters=self.stores.counters,
             tracer=self.tracer,
@@ -1034,7 +1034,7 @@ class Assembly:
 
         browser = FeedBrowser(
             guard=self.guard,
-            feeds=self.directory,
+            feed_names=self.directory,
             registry=self.stores.registry,
             objects=self.object_reader,
             sums=self.sum_reader,
@@ -1084,7 +1084,7 @@ class Assembly:
         changed = self.key_ring.forget
         issuer = KeyIssuer(self.stores.keys, self.profiles, self.runtime.clock, changed)
         return KeyRouter(
-            issuer=issuer, guard=self.guard, feeds=self.directory, new_key=self._new_key
+            issuer=issuer, guard=self.guard, feed_names=self.directory, new_key=self._new_key
         )
 
     def _amend(self) -> Endpoint:
@@ -1105,7 +1105,7 @@ class Assembly:
     def _feeds(self) -> Endpoint:
         from tidings.http.endpoints.feeds import FeedRouter
 
-        return FeedRouter(self.guard, self.directory, self.feeds)
+        return FeedRouter(self.guard, self.directory, self.feed_service)
 
     def _erasures(self) -> Endpoint:
         from tidings.http.endpoints.erasures import ErasureRouter
@@ -1132,7 +1132,7 @@ class Assembly:
         administrator = Administrator(
             operator_documents=without_retries.documents if without_retries else self.documents,
             gate=self.gate,
-            feeds=self.directory,
+            feed_names=self.directory,
         )
         return Administration(
             administrator,

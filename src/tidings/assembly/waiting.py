@@ -103,7 +103,7 @@ def _lists(here: Callable[[], Assembly], listen: Listen) -> tuple[App, App]:
     changes = ChangeLists(
         guard=lambda: here().guard,
         clock=host.runtime.clock,
-        feeds=host.directory,
+        feed_names=host.directory,
         origins=host.settings.cors_origins,
         listen=listen,
         lister=lambda: here().lister,
@@ -115,7 +115,7 @@ def _lists(here: Callable[[], Assembly], listen: Listen) -> tuple[App, App]:
     pages = ReplicationApp(
         guard=changes.guard,
         clock=changes.clock,
-        feeds=changes.feeds,
+        feed_names=changes.feed_names,
         origins=changes.origins,
         listen=changes.listen,
         requests=changes.requests,

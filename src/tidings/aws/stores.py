@@ -79,7 +79,7 @@ class StageStores:
         return StageStores(self._settings, self._new_id, clients.dynamodb_once)
 
     @cached_property
-    def feeds(self) -> DynamoDBFeeds:
+    def feed_store(self) -> DynamoDBFeeds:
         from tidings.aws.dynamodb.feeds import DynamoDBFeeds
 
         return DynamoDBFeeds(self._client(), self._settings.control_table)

@@ -114,14 +114,14 @@ class Visit:
     allowed: Allowed
 
 
-def admit(request: Request, need: Need, guard: Guard, feeds: FeedNames) -> Visit:
+def admit(request: Request, need: Need, guard: Guard, feed_names: FeedNames) -> Visit:
     """Return the visit of *request* if its credential has the permission *need*.
 
     Raises:
         Rejected: the feed does not exist, the credential does not have the permission *need*, or
             the credential does not allow the object of the stream.
     """
-    feed, name = feeds.key(request.feed), request.parameters["name"]
+    feed, name = feed_names.key(request.feed), request.parameters["name"]
     allowed = need.admit(guard, feed, request.credential)
     if not allowed.bound.matches(Operation("update", messages.TYPE, name, ())):
         raise OutsideKey(f"does not allow objects of the type {messages.TYPE} without parents")
@@ -200,7 +200,7 @@ class StreamWrites:
 
     writer: StreamWriter
     guard: Guard
-    feeds: FeedNames
+    feed_names: FeedNames
     prefix: str = ""
 
     def __call__(self, request: Request) -> Answer:
@@ -211,7 +211,7 @@ class StreamWrites:
         return Answer(status, {**ALWAYS, **headers})
 
     def _write(self, request: Request) -> tuple[int, dict[str, str]]:
-        visit = admit(request, INGEST, self.guard, self.feeds)
+        visit = admit(request, INGEST, self.guard, self.feed_names)
         trace = tracing.parse_trace_headers(request.headers)
         if request.method == "DELETE":
             self.writer.remove(visit.feed, visit.name, trace)
@@ -308,14 +308,14 @@ class StreamReads:
         *,
         reader: StreamReader,
         guard: Guard,
-        feeds: FeedNames,
+        feed_names: FeedNames,
         holding: StreamQuota,
         charges: Charges,
         clock: Clock,
         origins: tuple[str, ...],
     ) -> None:
         self.waiting = Waiting()
-        self._reader, self._guard, self._feeds = reader, guard, feeds
+        self._reader, self._guard, self._feed_names = reader, guard, feed_names
         self._holding, self._charges = holding, charges
         self._clock, self._origins = clock, origins
 
@@ -340,7 +340,7 @@ class StreamReads:
         """Return the response, or None if it has been sent already."""
         # Read the version before the check, so that every later change is noticed.
         since_ms, version = self._clock(), await in_thread(self._version, request.feed)
-        visit = await in_thread(admit, request, READ, self._guard, self._feeds)
+        visit = await in_thread(admit, request, READ, self._guard, self._feed_names)
         if request.method == "HEAD":
             stream = await in_thread(self._reader.stream, visit.feed, visit.name)
             return 200, {CONTENT_TYPE: stream.content_type, **stream_headers(stream)}, b""
@@ -466,7 +466,7 @@ class StreamReads:
         return await in_thread(partial(self._read_now, reader, offset))
 
     def _read_now(self, reader: _Reader, offset: str | None) -> StreamPart:
-        self._feeds.check(reader.visit.feed)  # the streams of a deleted feed do not exist
+        self._feed_names.check(reader.visit.feed)  # the streams of a deleted feed do not exist
         part = self._reader.read(reader.visit.feed, reader.visit.name, offset)
         reader.charge.add(part.size)
         self._check(reader)
@@ -482,7 +482,7 @@ class StreamReads:
         reader.version = version
 
     def _version(self, name: str) -> int:
-        return self._guard.version(self._feeds.key(name))
+        return self._guard.version(self._feed_names.key(name))
 
     async def _send(self, request: Request, content: _Content, send: Send) -> None:
         status, headers, body = content

@@ -360,14 +360,14 @@ class HttpRoute:
 class Call:
     """A request about the feed with the key `feed`. `allowed` are the rights of the caller."""
 
-    def __init__(self, request: Request, feeds: FeedNames, status: int) -> None:
+    def __init__(self, request: Request, feed_names: FeedNames, status: int) -> None:
         self.request, self.status = request, status
-        self._feeds = feeds
+        self._feed_names = feed_names
         self.allowed: Allowed
 
     @cached_property
     def feed(self) -> str:
-        return self._feeds.key(self.request.feed)
+        return self._feed_names.key(self.request.feed)
 
     @property
     def name(self) -> str:
@@ -474,7 +474,7 @@ class Routes:
     error: ClassVar[type[Rejected]]
     unknown_action: ClassVar[type[Rejected]]
     guard: Guard
-    feeds: FeedNames
+    feed_names: FeedNames
 
     def __init_subclass__(
         cls,
@@ -499,7 +499,7 @@ class Routes:
             Unavailable: the request may have been done.
         """
         found = self.declared[self.find(request)]
-        call = Call(request, self.feeds, found.status)
+        call = Call(request, self.feed_names, found.status)
         call.allowed = self.admit(found, call)
         wrong, given = found.wrong or self.error, dict[str, Any]()
         for name, kind in found.parameters.items():
@@ -526,7 +526,7 @@ class Routes:
         action = request.parameters.get("action", "")
         key = request.route.replace(_ACTION, action)
         if key not in self.declared:  # a client without a credential does not learn the actions
-            ADMIN.admit(self.guard, self.feeds.key(request.feed), request.credential)
+            ADMIN.admit(self.guard, self.feed_names.key(request.feed), request.credential)
             known = ", ".join(each.action for each in self.declared.values() if each.action)
             raise self.unknown_action(f"must be one of {known}", field="action", value=action)
         return key

@@ -437,7 +437,7 @@ class Host(Assembly):
         starts, chained = SqliteStarts(self.database), self.settings.sources
         return Generations(
             path=self.path,
-            feeds=self.directory,
+            feed_names=self.directory,
             starts=starts,
             restorer=restorer,
             relays=self.stores.relays,
@@ -710,7 +710,7 @@ class Host(Assembly):
         return StreamReads(
             reader=StreamReader(self.stores.streams, self.reader, self.losses),
             guard=self.guard,
-            feeds=self.directory,
+            feed_names=self.directory,
             holding=self.holding,
             charges=self.charge_for,
             clock=now_ms,

@@ -264,13 +264,13 @@ def _never(feed: str) -> bool:
 class Generations:
     """The check whether the data file *path* was restored, and the start of a new generation.
 
-    *feeds* are the feeds of the host, *chained* those that are chained by the settings.
+    *feed_names* are the feeds of the host, *chained* those that are chained by the settings.
     *is_deleted* returns True for the key of a deleted feed; its pages may be missing. The check
     is also a part of the `FeedData` of a server: it forgets a feed before its pages are removed.
     """
 
     path: Path
-    feeds: FeedNames
+    feed_names: FeedNames
     starts: SqliteStarts
     restorer: Restorer
     relays: RelayStore
@@ -362,7 +362,7 @@ class Generations:
 
         def write(_: object) -> None:
             if restored is not None:
-                for feed in sorted({*self.feeds.all_keys(), *self._existing_heads()}):
+                for feed in sorted({*self.feed_names.all_keys(), *self._existing_heads()}):
                     self._begin(feed, restored, recorded.get(feed, 0))
                 if top := max(recorded.values(), default=0):  # of a feed that the file may not have
                     last = top + possible(top, self.clock() - restored.at_ms)

@@ -70,7 +70,7 @@ class FileStores:
         expiring: Clock,
     ) -> None:
         documents = partial(Documents, database)
-        self.feeds, self.log = SqliteFeeds(database), SqliteLog(database)
+        self.feed_store, self.log = SqliteFeeds(database), SqliteLog(database)
         self.renewals = self.numbers = self.log
         self.due_feeds, self.claims = SqliteDueFeeds(database), SqliteClaims(database, expiring)
         self.followers = SqliteFollowers(database)

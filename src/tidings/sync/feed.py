@@ -327,7 +327,7 @@ class Place:
             steady=steady_ms,
             sleep=sleep_ms,
             new_id=new_id,
-            feeds=FixedFeeds(frozenset({self.feed})),
+            feed_names=FixedFeeds(frozenset({self.feed})),
             tombstones=self.tombstones(),
             writable=self.writable,
         )

@@ -76,7 +76,7 @@ class FeedOwner(Client):
         def create(host: Host) -> None:
             if self.world.key is not None:
                 _add_key(host)
-            found.append(host.feeds.create(self.feed)[0])
+            found.append(host.feed_service.create(self.feed)[0])
 
         await on_host(self.world, create)
         if restores != self.world.restores or before != self.lives:
@@ -160,7 +160,8 @@ class FeedOwner(Client):
         self.lives += 1
         with suppress(Lost):
             await on_host(
-                self.world, lambda host: host.feeds.delete(self.feed, confirm=self.feed, force=True)
+                self.world,
+                lambda host: host.feed_service.delete(self.feed, confirm=self.feed, force=True),
             )
             if restores != self.world.restores:
                 return
@@ -192,7 +193,7 @@ class FeedOwner(Client):
 
     def _record(self) -> FeedRecord | None:
         host = self._host
-        return host.stores.feeds.record(self.feed)
+        return host.stores.feed_store.record(self.feed)
 
     @property
     def _host(self) -> Host:

@@ -38,7 +38,7 @@ class Feed:
         self.lists = ChangeLists(
             guard=lambda: self.scene.guard,
             clock=self.scene.clock,
-            feeds=feeds,
+            feed_names=feeds,
             origins=("https://a.example",),
             lister=self.scene.lister,
             gate=lambda: gate(self.scene, documents),
@@ -47,7 +47,7 @@ class Feed:
         self.pages = ReplicationApp(
             guard=lambda: self.scene.guard,
             clock=self.scene.clock,
-            feeds=feeds,
+            feed_names=feeds,
             origins=(),
             replication_reader=lambda: replication_reader,
         )

@@ -98,19 +98,19 @@ async def removed(host: Host, name: str = NAME) -> FeedRecord:
     """Return the record of *name* when all removals are done."""
     async with asyncio.timeout(WITHIN_S):
         while True:
-            record = await asyncio.to_thread(host.feeds.show, name)
+            record = await asyncio.to_thread(host.feed_service.show, name)
             if not record.unfinished:
                 return record
             await asyncio.sleep(0.02)
 
 
 def delete(host: Host, name: str = NAME) -> FeedRecord:
-    return host.feeds.delete(name, confirm=name, force=True, by="ann")
+    return host.feed_service.delete(name, confirm=name, force=True, by="ann")
 
 
 async def _used_and_deleted(folder: Path) -> FeedRecord:
     async with hosted(folder / "feed.db", folder) as (host, app), client(app) as http:
-        await asyncio.to_thread(host.feeds.create, NAME)
+        await asyncio.to_thread(host.feed_service.create, NAME)
         path = f"/feeds/{NAME}/v1/stream/{MARKER}"
         assert (await http.put(path, content=b"[1]", headers=JSON)).status_code == 201
         await asyncio.to_thread(fill_every_table, host, NAME)
@@ -142,7 +142,7 @@ def test_no_byte_of_a_feed_is_left(tmp_path: Path) -> None:
 async def _created_again(folder: Path) -> tuple[list[str], list[int]]:
     cursors, statuses = [], []
     async with hosted(folder / "feed.db") as (host, app), client(app) as http:
-        await asyncio.to_thread(host.feeds.create, NAME)
+        await asyncio.to_thread(host.feed_service.create, NAME)
         for _ in range(2):
             answer = await http.post(f"/feeds/{NAME}/ops", json=[OPERATION])
             assert answer.is_success, answer.text
@@ -154,7 +154,7 @@ async def _created_again(folder: Path) -> tuple[list[str], list[int]]:
                 statuses.append(found.status_code)
                 assert "was deleted" in found.text and "~" not in found.text
             statuses.append((await http.post(f"/feeds/{NAME}/ops", json=[OPERATION])).status_code)
-            await asyncio.to_thread(host.feeds.create, NAME)
+            await asyncio.to_thread(host.feed_service.create, NAME)
         objects = await http.get(f"/feeds/{NAME}/objects")
         assert objects.json()["objects"] == []
         status = (await http.get(f"/feeds/{NAME}/status")).text
@@ -215,7 +215,7 @@ def test_a_successor_tells_readers_of_its_predecessors(tmp_path: Path) -> None:
 
 async def _live_readers(folder: Path) -> list[object]:
     async with hosted(folder / "feed.db") as (host, app), client(app) as http:
-        await asyncio.to_thread(host.feeds.create, NAME)
+        await asyncio.to_thread(host.feed_service.create, NAME)
         stream = f"/feeds/{NAME}/v1/stream/s"
         assert (await http.put(stream, content=b"[1]", headers=JSON)).status_code == 201
         since = (await http.get(f"/feeds/{NAME}/changes")).json()["next"]
@@ -242,7 +242,7 @@ def test_live_readers_end(tmp_path: Path) -> None:
 
 async def _killed(folder: Path) -> FeedRecord:
     async with hosted(folder / "feed.db", folder) as (host, _):
-        await asyncio.to_thread(host.feeds.create, NAME)
+        await asyncio.to_thread(host.feed_service.create, NAME)
         await asyncio.to_thread(fill_every_table, host, NAME)
         host.waker.stop()  # as if the process were killed after the request
         await asyncio.to_thread(delete, host)
@@ -297,7 +297,7 @@ def test_a_removal_continues_after_each_transaction(tmp_path: Path) -> None:
     async def prepare() -> None:
         async with hosted(path) as (host, _):
             for name in (NAME, "other"):
-                await asyncio.to_thread(host.feeds.create, name)
+                await asyncio.to_thread(host.feed_service.create, name)
                 await asyncio.to_thread(fill_every_table, host, name)
 
     asyncio.run(prepare())
@@ -311,12 +311,12 @@ def test_a_removal_continues_after_each_transaction(tmp_path: Path) -> None:
 
 async def _stale(folder: Path) -> None:
     async with hosted(folder / "feed.db") as (host, _):
-        await asyncio.to_thread(host.feeds.create, NAME)
+        await asyncio.to_thread(host.feed_service.create, NAME)
         key = host.directory.key(NAME)  # a request that was accepted before the deletion
         await asyncio.to_thread(delete, host)
         with pytest.raises(FeedDeleted):
             await asyncio.to_thread(post, host, key)
-        record, _new = await asyncio.to_thread(host.feeds.create, NAME)
+        record, _new = await asyncio.to_thread(host.feed_service.create, NAME)
         with pytest.raises(FeedDeleted):
             await asyncio.to_thread(post, host, key)
         pages = await asyncio.to_thread(host.stores.log.read, record.key, 0)

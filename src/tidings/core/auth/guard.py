@@ -96,15 +96,15 @@ class Allowed:
 
     *bound* is that part. *principal* identifies the key, the token's subject or the user, and is
     empty for all callers with a password. *streams* is the maximum number of open streams, or 0 if
-    the number is unlimited. *feeds* are the prefixes of the names of the feeds that a credential of
-    the host permits; if it is empty, the credential permits every feed.
+    the number is unlimited. *feed_prefixes* are the prefixes of the names of the feeds that a
+    credential of the host permits; if it is empty, the credential permits every feed.
     """
 
     bound: Filter = EVERYTHING
     admission: Admission = FOR_GOOD
     principal: str = ""
     streams: int = 0
-    feeds: tuple[str, ...] = ()
+    feed_prefixes: tuple[str, ...] = ()
 
     @property
     def is_bounded(self) -> bool:
@@ -112,7 +112,7 @@ class Allowed:
 
     def permits(self, name: str) -> bool:
         """Return True if *name* begins with one of the prefixes of the credential."""
-        return permits(self.feeds, name)
+        return permits(self.feed_prefixes, name)
 
     def narrow(self, wanted: Filter, *, leave: bool = False) -> Filter:
         """Return the requested filter *wanted*, restricted to the bound.
@@ -143,9 +143,9 @@ class Allowed:
 ALL = Allowed()
 
 
-def permits(feeds: tuple[str, ...], name: str) -> bool:
-    """Return True if *name* begins with one of the prefixes *feeds*, or if there are none."""
-    return not feeds or name.startswith(feeds)
+def permits(prefixes: tuple[str, ...], name: str) -> bool:
+    """Return True if *name* begins with one of *prefixes*, or if there are none."""
+    return not prefixes or name.startswith(prefixes)
 
 
 class Bearers(Protocol):
@@ -214,8 +214,8 @@ class Guard:
     If *open* is True, every caller is admitted to a feed that has no credential. *bearers* are
     tried first, in order, so a caller that presents a key has only the rights of the key, even on
     an open feed. *failures* counts wrong passwords. Error messages suggest commands to the
-    operator; *target* is the option of these commands that names this host. If *feeds* is None, no
-    feed is ever deleted.
+    operator; *target* is the option of these commands that names this host. If *feed_names* is
+    None, no feed is ever deleted.
     """
 
     profiles: ProfileStore
@@ -224,7 +224,7 @@ class Guard:
     failures: FailedAttemptLimiter
     bearers: Sequence[Bearers] = ()
     target: str = "--stage STAGE"
-    feeds: FeedNames | None = None
+    feed_names: FeedNames | None = None
 
     def check(
         self,
@@ -370,7 +370,7 @@ class Guard:
         """Return the rights of a caller that needs *role* at the host, for the feed *name* if any.
 
         A credential with the role *other* is sufficient, too.
-        `Allowed.feeds` of the result has the prefixes of the names that the caller may use.
+        `Allowed.feed_prefixes` of the result has the prefixes of the names that the caller may use.
 
         Raises:
             NoPasswordSet, WrongPassword, WrongKey, TooManyRequests: see `check`.
@@ -406,8 +406,8 @@ class Guard:
             FeedDeleted: the feed was deleted in the meantime.
             KeyEnded: the key has ended in the meantime.
         """
-        if self.feeds is not None:
-            self.feeds.check(feed)
+        if self.feed_names is not None:
+            self.feed_names.check(feed)
         if admission.may_end and must_disconnect(
             endings_at(self.profiles, feed), admission, since_ms, now_ms
         ):

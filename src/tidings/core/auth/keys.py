@@ -214,7 +214,7 @@ def covers(creator: Allowed, scope: str, key: Key) -> bool:
 
     A credential of the host that permits only some feeds covers the keys that permit no other feed.
     """
-    if scope != HOST or not creator.feeds:
+    if scope != HOST or not creator.feed_prefixes:
         return True
     return bool(key.feeds) and all(map(creator.permits, key.feeds))
 
@@ -234,7 +234,9 @@ def within(wanted: Key, creator: Allowed, rights: Mapping[Role, Allowed], *, sco
         rule = "must have a prefix; only `tidings keys create --host` creates a key for all feeds"
         raise InvalidSetting(rule, field="feeds")
     if not covers(creator, scope, wanted):
-        rule = f"must begin with {' or '.join(creator.feeds)}, like those of your credential"
+        rule = (
+            f"must begin with {' or '.join(creator.feed_prefixes)}, like those of your credential"
+        )
         raise OutsideKey(rule, field="feeds")
     missing = sorted(
         role.value

@@ -329,7 +329,7 @@ class Streamer:
     """
 
     catch_up: CatchUp
-    feeds: FeedNames
+    feed_names: FeedNames
     guard: Guard
     holding: StreamQuota
     for_copy: Callable[[StateStore], StateStore] = _as_it_is
@@ -355,7 +355,7 @@ class Streamer:
                 TooManyRequests, InvalidCursor, InvalidFilter, LeaveNotKept: see the rule in the
                 error.
         """
-        key, guard = self.feeds.key(feed), self.guard
+        key, guard = self.feed_names.key(feed), self.guard
         since_ms, profiles = self.catch_up.reader.clock(), guard.profiles
         # Read the profile before the check, so that `has_ended` notices every change after the
         # check.
@@ -389,6 +389,6 @@ class Streamer:
             cursors=cursors_wanted,
             version=profile.version + version,
             still_opens=opens,
-            exists=partial(self.feeds.exists, key),
+            exists=partial(self.feed_names.exists, key),
             form=(form, lines, traced),
         )

@@ -220,7 +220,7 @@ class Administrator:
 
     operator_documents: OperatorDocuments
     gate: UserAuthenticator
-    feeds: FeedNames
+    feed_names: FeedNames
 
     def check_health(self, need: Need, given: Credential | None) -> Allowed:
         """Check that *given* may take the host out of service, and so all of its feeds.
@@ -233,10 +233,12 @@ class Administrator:
                 `UserAuthenticator.check`.
         """
         guard = self.gate.guard
-        is_shared = not guard.open and any(key != DEFAULT_FEED for key in self.feeds.all_keys())
+        is_shared = not guard.open and any(
+            key != DEFAULT_FEED for key in self.feed_names.all_keys()
+        )
         if not (is_shared or guard.profiles.profile(HOST).is_protected):
-            return self.gate.check(self.feeds.key(DEFAULT_FEED), need, given)
-        if guard.check_host(Role.ADMIN, given).feeds:
+            return self.gate.check(self.feed_names.key(DEFAULT_FEED), need, given)
+        if guard.check_host(Role.ADMIN, given).feed_prefixes:
             raise OutsideKey("permits only some feeds, and this request concerns the host")
         return ALL
 

@@ -40,7 +40,7 @@ class Proposer:
     gate: UserAuthenticator
     operator_documents: OperatorDocuments
     ask: WebhookVeto
-    feeds: FeedNames
+    feed_names: FeedNames
     count: Count
     counters: Counters
     tracer: Tracer = field(default_factory=disabled_tracer)
@@ -58,13 +58,13 @@ class Proposer:
             self.count("RequestsRejected", 1)
             if isinstance(error, InvalidChange | TooLarge):
                 with suppress(Unavailable):  # a failure to count must not hide the error
-                    key = self.feeds.find(request.feed)
+                    key = self.feed_names.find(request.feed)
                     if key is not None:
                         self.counters.refuse(key)
             raise
 
     def _accept(self, request: PostRequest) -> int:
-        feed = self.feeds.key(request.feed)
+        feed = self.feed_names.key(request.feed)
         if feed != request.feed:
             request = request._replace(feed=feed)
         allowed = self.gate.check(feed, INGEST, request.credential)

@@ -78,7 +78,7 @@ class Ingester:
 
     appender: Appender
     runtime: Runtime
-    feeds: FeedNames
+    feed_names: FeedNames
     counters: Counters
     guard: Guard
     required: Preconditions
@@ -110,13 +110,13 @@ class Ingester:
     def _count_refused(self, feed: str) -> None:
         """Count a request with invalid operations; ignore a failure of the store of counters."""
         with suppress(Unavailable):
-            key = self.feeds.find(feed)
+            key = self.feed_names.find(feed)
             if key is not None:
                 self.counters.refuse(key)
 
     def _append(self, request: PostRequest) -> tuple[Page, int]:
         """Append the operations; return the page and the number of operations in it."""
-        feed = self.feeds.key(request.feed)
+        feed = self.feed_names.key(request.feed)
         if feed != request.feed:
             request = request._replace(feed=feed)
         allowed = INGEST.admit(self.guard, feed, request.credential)

@@ -113,7 +113,7 @@ class Reporter:
     checkpoints: FollowerStore
     counters: Counters
     reader: Reader
-    feeds: FeedNames
+    feed_names: FeedNames
     configured: Collection[str] = ()
     archives: bool = False
     sources: Sources = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Reporter:
             InvalidFeed, UnknownFeed: this deployment does not have the feed.
             Unavailable: a store did not answer; see `unavailable`.
         """
-        name, now = self.feeds.key(feed), self.reader.clock()
+        name, now = self.feed_names.key(feed), self.reader.clock()
         made_ms, recent = self._recent.get(name, (0, None))
         if recent is None or not 0 <= now - made_ms < limits.STATUS_AGE_MS:
             recent = self._look(name, now)

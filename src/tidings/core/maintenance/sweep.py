@@ -85,7 +85,7 @@ def _ignore(feed: str) -> None:
 class Sweeper:
     """The periodic sweep over the feeds that are due, and over all connections.
 
-    *feeds* are the feeds of this host; a deleted one is not visited. *archives* is True if the
+    *feed_names* are the feeds of this host; a deleted one is not visited. *archives* is True if the
     deployment has an archive. A page is archived after *archive_wait_ms*, or as soon as there are
     enough pages for a part of the archive. *index* and *outbox* wake the functions that write the
     tag index and forward the outbox, if these have work. *erasures* wakes the job of erasures, if
@@ -95,7 +95,7 @@ class Sweeper:
     """
 
     due_feeds: DueFeeds
-    feeds: FeedNames
+    feed_names: FeedNames
     reader: Reader
     steady: Clock
     checkpoints: FollowerStore
@@ -166,7 +166,7 @@ class Sweeper:
     def _exists(self, due: Due, failures: Failures) -> bool:
         """Return True if the feed exists; settle a deleted one, to which a process still wrote."""
         with failures.record(f"the feed {due.feed}"):
-            if self.feeds.exists(due.feed):
+            if self.feed_names.exists(due.feed):
                 return True
             self.due_feeds.settle(due, None, head=0)
         return False
@@ -343,7 +343,7 @@ class Sweeper:
         age_ms = now - connection.opened_ms  # negative after the clock was set back
         if not -limits.CLOCK_SKEW_MS_MAX <= age_ms <= limits.CONNECTION_MS_MAX:
             return partial(self.delivery.cut, connection.id)
-        if connection.feed and not self.feeds.exists(connection.feed):
+        if connection.feed and not self.feed_names.exists(connection.feed):
             error = FeedDeleted(public_name(connection.feed))
             return partial(self.delivery.end, connection.id, error)
         if self._has_ended(connection, now):

@@ -75,14 +75,14 @@ YIELDED = "yielded"  # the status of a master that another feed continues
 class RelayControl:
     """The status of feeds for an operator, and the actions of an operator.
 
-    *feeds* are all feeds of the deployment, and *sources* the sources of its chained feeds. *log*
-    assigns the page numbers for producers. Without a *coordinator*, the status of a feed does not
-    list the members of its cluster.
+    *feed_names* are all feeds of the deployment, and *sources* the sources of its chained feeds.
+    *log* assigns the page numbers for producers. Without a *coordinator*, the status of a feed does
+    not list the members of its cluster.
     """
 
     store: RelayStore
     sources: Sources
-    feeds: FeedNames
+    feed_names: FeedNames
     reader: Reader
     log: LogStore
     waker: Waker
@@ -106,7 +106,7 @@ class RelayControl:
             InvalidFeed, UnknownFeed: see `FeedNames.check`.
             BrokenRelay: the document of the relay cannot be read.
         """
-        self.feeds.check(feed)
+        self.feed_names.check(feed)
         source = self.sources.get(feed)
         if source is None:
             shown = public_name(feed)
@@ -132,7 +132,7 @@ class RelayControl:
             NothingDone: the action would change nothing.
             IncompleteCopy: see `promote_relay`.
         """
-        self.feeds.check(feed)
+        self.feed_names.check(feed)
         source = self.sources.get(feed)
         if source is None or (action is not Action.RESET and self._is_promoted(feed)):
             self._act_as_master(feed, action, fields)

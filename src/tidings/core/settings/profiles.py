@@ -391,7 +391,7 @@ _OPLOG_INVALID = 503  # oplog's status for invalid operations; most of its produ
 @dataclass(frozen=True, slots=True)
 class CompatibilityMode:
     profiles: ProfileStore
-    feeds: FeedNames
+    feed_names: FeedNames
 
     def are_oplogs(self, feed: str) -> bool:
         """Return True if *feed* answers as oplog did.
@@ -399,7 +399,7 @@ class CompatibilityMode:
         Return False if the feed is unknown, or if its profile cannot be read.
         """
         try:
-            key = self.feeds.find(feed)
+            key = self.feed_names.find(feed)
             return key is not None and self.profiles.profile(key).compat == OPLOG
         except Unavailable:
             return False

@@ -74,7 +74,7 @@ class Corrector:
     steady: Clock
     sleep: Sleep
     new_id: NewId
-    feeds: FeedNames
+    feed_names: FeedNames
     tombstones: TombstoneStore
     writable: WriteGuard = ALL_LOCAL
 
@@ -88,7 +88,7 @@ class Corrector:
         Raises:
             UnknownFeed, InvalidFeed: see `FeedNames.check`.
         """
-        self.feeds.check(feed)
+        self.feed_names.check(feed)
         state = self.reader.checkpoints.checkpoints(feed).get(STATE, 0)  # read before the rows
         rows: list[Row] = []
         count = size = 0
@@ -122,7 +122,7 @@ class Corrector:
             Unavailable: the last batch may have been applied. Call again; applied corrections count
                 as done.
         """
-        self.feeds.check(feed)
+        self.feed_names.check(feed)
         self.writable.check(feed)
         self._check_age(feed, through)
         until, counts = self.steady() + run_ms, Counter[Verdict]()

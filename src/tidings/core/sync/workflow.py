@@ -233,7 +233,7 @@ class SyncRequest:
         return [word for pair in named.items() for word in pair] + list(self.options)
 
 
-def read_request(raw: object, bucket: str, feeds: FeedNames) -> SyncRequest | None:
+def read_request(raw: object, bucket: str, feed_names: FeedNames) -> SyncRequest | None:
     """Parse a request; return None for an upload that starts no sync.
 
     *bucket* is the bucket that receives uploads.
@@ -254,7 +254,9 @@ def read_request(raw: object, bucket: str, feeds: FeedNames) -> SyncRequest | No
     feed = raw.get("feed", DEFAULT_FEED)
     if not isinstance(feed, str):
         raise InvalidSync("must be a string", field="feed", value=feed)
-    return SyncRequest(feeds.key(feed), _dump(raw), _flag(raw, "dry_run", False), _options(raw))
+    return SyncRequest(
+        feed_names.key(feed), _dump(raw), _flag(raw, "dry_run", False), _options(raw)
+    )
 
 
 def prefix(id: str) -> str:

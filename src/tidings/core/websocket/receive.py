@@ -67,7 +67,7 @@ class Message:
     traced: bool = False
 
 
-def parse_message(text: str, feeds: FeedNames) -> Message:
+def parse_message(text: str, feed_names: FeedNames) -> Message:
     """Parse *text*.
 
     Raises:
@@ -81,7 +81,7 @@ def parse_message(text: str, feeds: FeedNames) -> Message:
     cursor, leave = _cursor(raw, act), _switch(raw, "leave")
     return Message(
         act=act,
-        feed=feeds.key(_text(raw, "feed", DEFAULT_FEED)),
+        feed=feed_names.key(_text(raw, "feed", DEFAULT_FEED)),
         filter=filters.from_lists(
             raw, InvalidMessage, leave=leave, erasures=_switch(raw, filters.ERASURES)
         ),
@@ -185,7 +185,7 @@ class Registrar:
     checkpoints: Checkpoints
     profiles: ProfileStore
     guard: Guard
-    feeds: FeedNames
+    feed_names: FeedNames
     runtime: Runtime
 
     def receive(self, connection: Connection, text: str) -> None:
@@ -195,7 +195,7 @@ class Registrar:
             self._pong(connection, text)
             return
         try:
-            listener = replace(listener, feed=self.feeds.key(listener.feed))
+            listener = replace(listener, feed=self.feed_names.key(listener.feed))
             resources = self._resources(listener.feed)
             request = parse(text, listener, resources)
             given = credential(request.password)
@@ -312,7 +312,7 @@ class Receiver:
     sockets: Sockets
     waker: Waker
     catch_up: CatchUp
-    feeds: FeedNames
+    feed_names: FeedNames
     guard: Guard
     registrar: Registrar
 
@@ -327,7 +327,7 @@ class Receiver:
             self.registrar.receive(connection, text)
             return
         try:
-            message = parse_message(text, self.feeds)
+            message = parse_message(text, self.feed_names)
             allowed = self._admit(message)
             self._act(connection_id, message, connection, allowed)
         except Rejected as error:

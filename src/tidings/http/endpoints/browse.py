@@ -100,7 +100,7 @@ class FeedBrowser(wire.Routes, function="browse", error=InvalidFilter):
     """The endpoint of the state of a feed, and of its resources and listeners."""
 
     guard: Guard
-    feeds: FeedNames
+    feed_names: FeedNames
     registry: Registry
     objects: ObjectReader
     sums: SumReader

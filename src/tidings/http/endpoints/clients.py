@@ -53,7 +53,7 @@ class FeedClients(wire.Routes, function="browse"):
     """The endpoint of the connected clients of a feed."""
 
     guard: Guard
-    feeds: FeedNames
+    feed_names: FeedNames
     reporter: ClientReporter
 
     @wire.get("/feeds/{feed}/clients", READ_ALL, "9.11")

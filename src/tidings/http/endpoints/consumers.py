@@ -357,7 +357,7 @@ class ConsumerRouter(
 
     consumers: Consumers
     guard: Guard
-    feeds: FeedNames
+    feed_names: FeedNames
     webhooks: Callable[[str], Container[str]] | None = None
 
     @wire.get("/feeds/{feed}/log", READ_ALL, "14.8", errors=(InvalidConsumer,))

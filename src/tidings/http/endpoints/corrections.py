@@ -100,7 +100,7 @@ class Corrections(wire.Routes, function="amend", error=InvalidSync):
     """The endpoint of the routes of corrections."""
 
     guard: Guard
-    feeds: FeedNames
+    feed_names: FeedNames
     corrector: Corrector
 
     @wire.post(

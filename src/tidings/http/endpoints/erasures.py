@@ -128,7 +128,7 @@ class ErasureRouter(wire.Routes, function="amend", error=InvalidErasure):
     """The endpoint of the routes of erasures."""
 
     guard: Guard
-    feeds: FeedNames
+    feed_names: FeedNames
     erasures: Erasures
 
     def __call__(self, request: Request) -> Answer:

@@ -126,7 +126,7 @@ class FeedRouter(wire.Routes, function="amend", error=InvalidFeed):
     """The endpoint of the routes of feeds."""
 
     guard: Guard
-    feeds: Directory
+    feed_names: Directory
     service: Feeds
 
     @wire.get(_FEEDS, READ_ALL, "23.5", errors=(InvalidFeed,))
@@ -193,7 +193,7 @@ class FeedRouter(wire.Routes, function="amend", error=InvalidFeed):
         """Return the rights of the caller; `get_feed` checks them itself, after the name."""
         given = call.credential
         if found.need is ADMIN:
-            return admit(self.guard, self.feeds, call.request.feed, Role.ADMIN, given)
+            return admit(self.guard, self.feed_names, call.request.feed, Role.ADMIN, given)
         if call.request.parameters:
             return ALL
         return self.guard.check_host(Role.READ, given, other=Role.ADMIN)
@@ -201,7 +201,7 @@ class FeedRouter(wire.Routes, function="amend", error=InvalidFeed):
     def _permitted(self, allowed: Allowed, after: str, limit: int) -> list[FeedRecord]:
         """Return at most *limit* records above *after* by name, only those that *allowed* names."""
         found: list[FeedRecord] = []
-        for prefix in sorted(allowed.feeds) or [""]:
+        for prefix in sorted(allowed.feed_prefixes) or [""]:
             if len(found) < limit:
                 part = self.service.list(max(after, _before(prefix)), limit - len(found))
                 found += [each for each in part if each.name.startswith(prefix)]

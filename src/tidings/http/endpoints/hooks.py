@@ -119,7 +119,7 @@ class WebhookRouter(wire.Routes, function="consume", error=InvalidConsumer):
 
     consumers: Consumers
     guard: Guard
-    feeds: FeedNames
+    feed_names: FeedNames
     optional_admin: WebhookAdmin | None = None
 
     @property

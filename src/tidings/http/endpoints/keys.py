@@ -191,7 +191,7 @@ class KeyRouter(wire.Routes, function="consume", error=InvalidSetting):
 
     issuer: KeyIssuer
     guard: Guard
-    feeds: FeedNames
+    feed_names: FeedNames
     new_key: Callable[[int], bytes]
 
     @wire.get(_KEYS, ADMIN, "17.11", errors=(InvalidSetting,))
@@ -219,7 +219,9 @@ class KeyRouter(wire.Routes, function="consume", error=InvalidSetting):
         )
         self.guard.require_protected(scope)
         rights = self.guard.rights(scope, replace(given, is_charged=True) if given else None)
-        if scope == HOST and allowed.feeds:  # too many revoked keys would end streams of others
+        if (
+            scope == HOST and allowed.feed_prefixes
+        ):  # too many revoked keys would end streams of others
             keys = {f"key {key.id}": key for key in self.issuer.keys.keys(scope) if key.feeds}
             first = _first(keys, wanted.made_by)
             if sum(_first(keys, each) == first for each in keys) > limits.PREFIX_KEYS_MAX:

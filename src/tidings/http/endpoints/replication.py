@@ -173,7 +173,7 @@ class ReplicaRouter(wire.Routes, function="supervise", error=InvalidRelay):
         self, control: RelayControl, upstreams: RelayPasswords, guard: Guard, sources: Sources
     ) -> None:
         self.control, self.upstreams, self.sources = control, upstreams, sources
-        self.guard, self.feeds = guard, control.feeds
+        self.guard, self.feed_names = guard, control.feed_names
 
     @wire.get("/relays", READ_ALL, "16.11")
     def list_relays(self, call: Call) -> RelayList:
@@ -185,7 +185,7 @@ class ReplicaRouter(wire.Routes, function="supervise", error=InvalidRelay):
         relays: list[RelayReport] = []
         refused: set[int] = set()
         wrong: set[str] = set()  # the owners of passwords that were compared: a guess counts once
-        for feed in self.feeds.all_keys():
+        for feed in self.feed_names.all_keys():
             scope = feed if self.guard.knows(credential) else self.guard.scope(feed)
             try:
                 if scope not in wrong:

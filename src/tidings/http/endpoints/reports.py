@@ -55,7 +55,7 @@ class FeedReports(wire.Routes, function="consume"):
     """The endpoint of the reports. Without *history*, the deployment keeps no samples."""
 
     guard: Guard
-    feeds: FeedNames
+    feed_names: FeedNames
     history: History | None = None
 
     @wire.get("/feeds/{feed}/access", PUBLIC, "10.10")

@@ -95,7 +95,7 @@ class WaitingList(ABC):
 
     guard: Callable[[], Guard]
     clock: Clock
-    feeds: FeedNames
+    feed_names: FeedNames
     origins: tuple[str, ...]
     listen: Listen = at_fixed_interval
     requests: OpenRequests = field(default_factory=OpenRequests)
@@ -126,7 +126,7 @@ class WaitingList(ABC):
         await send_answer(send, answer, headers, self.origins)
 
     def _admit(self, name: str, headers: Mapping[str, str]) -> tuple[str, Allowed]:
-        feed = self.feeds.key(name)
+        feed = self.feed_names.key(name)
         return feed, self._check(feed, headers)
 
     async def _wait_for(
@@ -137,7 +137,7 @@ class WaitingList(ABC):
         with self.requests.connected(feed, partial(self._describe, request, page)):
             await poller.wait(page, request.gone, min(left_s, limits.EXISTS_S))
         if request.left_s(until_s) <= left_s - limits.EXISTS_S:
-            await in_thread(self.feeds.check, feed)
+            await in_thread(self.feed_names.check, feed)
 
     def _describe(self, request: _Request, page: int) -> Client:
         since_ms = self.clock() - round((time.monotonic() - request.came_s) * 1000)

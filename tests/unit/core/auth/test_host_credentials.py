@@ -174,9 +174,9 @@ def test_a_grant_may_name_a_prefix(granted: str, feed: str, *, opens: bool) -> N
 def test_grants_with_prefixes_are_grants_at_the_host() -> None:
     """All of them count together; a grant of one feed, or of another role, does not."""
     token = claims(("a-*", "admin"), ("main", "admin"), ("b-*", "admin"), ("c-*", "read"))
-    assert grant_of(token, "feeds", HOST, Role.ADMIN).feeds == ("a-", "b-")
+    assert grant_of(token, "feeds", HOST, Role.ADMIN).feed_prefixes == ("a-", "b-")
     whole = claims(("a-*", "admin"), ("*", "admin"))
-    assert grant_of(whole, "feeds", HOST, Role.ADMIN).feeds == ()
+    assert grant_of(whole, "feeds", HOST, Role.ADMIN).feed_prefixes == ()
     for other in (claims(("main", "admin")), claims(("*", "read"))):
         with pytest.raises(OutsideKey, match="at the host"):
             grant_of(other, "feeds", HOST, Role.ADMIN)

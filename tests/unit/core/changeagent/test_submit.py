@@ -47,7 +47,7 @@ class Proposing:
             gate=gate(scene, documents),
             operator_documents=documents,
             ask=self._ask,
-            feeds=FixedFeeds(FEEDS),
+            feed_names=FixedFeeds(FEEDS),
             count=scene.count,
             counters=scene.counters,
         )

@@ -74,10 +74,10 @@ class Case:
         )
 
     def delete(self, name: str = NAME, *, tables: bool = False) -> FeedRecord:
-        self.host().feeds.create(name)
+        self.host().feed_service.create(name)
         key = self.host().directory.key(name)
         self.data.put(key)
-        return self.host().feeds.delete(name, confirm=name, tables=tables)
+        return self.host().feed_service.delete(name, confirm=name, tables=tables)
 
     def record(self, name: str = NAME) -> FeedRecord:
         record = self.scene.feeds.record(name)
@@ -174,7 +174,7 @@ def test_several_feeds_of_a_name_are_removed(case: Case) -> None:
     """Each with its own position and report. The one that exists is not touched."""
     for _ in range(3):
         case.delete()
-    case.host().feeds.create(NAME)
+    case.host().feed_service.create(NAME)
     live = case.host().directory.key(NAME)
     case.data.put(live)
     case.data.put("other")
@@ -195,7 +195,7 @@ def test_a_record_that_changes_is_read_again(case: Case) -> None:
     class Racing(Data):
         def remove(self, key: str, place: str, until_ms: int) -> Removed:
             if not self.calls:
-                case.host().feeds.create(NAME)
+                case.host().feed_service.create(NAME)
             return super().remove(key, place, until_ms)
 
     case.data = Racing(case.data.items)

@@ -49,7 +49,7 @@ def host(scene: Scene) -> Host:
 
 @pytest.fixture
 def feeds(host: Host) -> Feeds:
-    return host.feeds
+    return host.feed_service
 
 
 def leave(profile: Profile) -> Profile:
@@ -85,12 +85,12 @@ def test_a_feed_is_created_once(scene: Scene, host: Host) -> None:
     """The second request applies its settings. The process that answered uses the feed at once."""
     with pytest.raises(UnknownFeed):
         host.directory.key(NAME)
-    record, is_new = host.feeds.create(NAME, leave, by="ann")
+    record, is_new = host.feed_service.create(NAME, leave, by="ann")
     assert is_new and record == FeedRecord(NAME, created_ms=NOW, by="ann", version=1)
     assert host.directory.key(NAME) == NAME
     assert scene.profiles.profile(NAME).leave
-    again, is_new = host.feeds.create(NAME, lambda each: replace(each, object_url="/x"))
-    assert not is_new and again == record == host.feeds.show(NAME)
+    again, is_new = host.feed_service.create(NAME, lambda each: replace(each, object_url="/x"))
+    assert not is_new and again == record == host.feed_service.show(NAME)
     assert scene.profiles.profile(NAME) == Profile(leave=True, object_url="/x", version=2)
 
 
@@ -126,7 +126,7 @@ def test_a_new_feed_begins_with_the_settings_of_the_host(scene: Scene, feeds: Fe
 
 
 def test_a_deletion_is_one_write_of_the_record(scene: Scene, host: Host) -> None:
-    feeds = host.feeds
+    feeds = host.feed_service
     feeds.create(NAME)
     scene.log.raise_head(NAME, 7)
     scene.now_ms += 5
@@ -175,7 +175,7 @@ def test_a_feed_in_use_is_deleted_by_force(scene: Scene, feeds: Feeds) -> None:
 
 def test_a_configured_feed_stays_deleted(scene: Scene, host: Host) -> None:
     """The record wins over the configuration, also in a new process."""
-    delete(host.feeds, FEED)
+    delete(host.feed_service, FEED)
     for process in (host, Host(scene)):
         with pytest.raises(FeedDeleted):
             process.directory.key(FEED)
@@ -195,9 +195,9 @@ class TestSuccessors:
 
     def test_it_has_another_key(self, scene: Scene, host: Host) -> None:
         """It exists at once, while the data of its predecessor is still being removed."""
-        host.feeds.create(NAME)
-        delete(host.feeds)
-        record, is_new = host.feeds.create(NAME, leave, by="bob")
+        host.feed_service.create(NAME)
+        delete(host.feed_service)
+        record, is_new = host.feed_service.create(NAME, leave, by="bob")
         assert is_new and record.state == LIVE
         assert (record.number, record.by, record.deleted_ms) == (2, "bob", 0)
         assert [each.number for each in record.unfinished] == [1]
@@ -227,10 +227,10 @@ class TestSuccessors:
 
     def test_old_cursors_are_lost(self, scene: Scene, host: Host) -> None:
         """Cursors of the successor are not, including the one before its first operation."""
-        host.feeds.create(NAME)
+        host.feed_service.create(NAME)
         scene.log.raise_head(NAME, 40)
-        delete(host.feeds)
-        host.feeds.create(NAME)
+        delete(host.feed_service)
+        host.feed_service.create(NAME)
         key, end = "orders~2", jump_end(40)
         losses = host.losses
         for number in (1, 40, end - 1):
@@ -239,9 +239,9 @@ class TestSuccessors:
 
     def test_it_works_like_any_feed(self, scene: Scene, host: Host) -> None:
         """Followers pass the jump, and readers get what is posted afterwards."""
-        host.feeds.create(NAME)
-        delete(host.feeds)
-        host.feeds.create(NAME)
+        host.feed_service.create(NAME)
+        delete(host.feed_service)
+        host.feed_service.create(NAME)
         key = host.directory.key(NAME)
         host.appender.append(key, [line("a")])
         host.follower.run(key, host.projector())
@@ -251,7 +251,7 @@ class TestSuccessors:
         self, scene: Scene, host: Host
     ) -> None:
         """Otherwise an operation could be acknowledged and added to the deleted feed."""
-        feeds = replace(host.feeds, stale_ms=5_000)
+        feeds = replace(host.feed_service, stale_ms=5_000)
         feeds.create(NAME)
         delete(feeds)
         scene.now_ms += 2_000
@@ -320,7 +320,7 @@ class Racing(MemoryFeeds):
 
 def test_the_second_of_two_requests_finds_the_feed(scene: Scene) -> None:
     scene.feeds = Racing()
-    record, is_new = Host(scene).feeds.create(NAME, leave, by="ann")
+    record, is_new = Host(scene).feed_service.create(NAME, leave, by="ann")
     assert (record.by, is_new) == ("other", False)
     assert scene.profiles.profile(NAME).leave
 
@@ -329,7 +329,7 @@ def test_the_second_of_two_requests_finds_the_feed(scene: Scene) -> None:
 def test_a_request_is_repeated_after_a_failure(scene: Scene, *, after: bool) -> None:
     """Whether the write was done or not, the next request ends in the same state."""
     scene.feeds = store = Failing(after=after)
-    feeds = Host(scene).feeds
+    feeds = Host(scene).feed_service
     for step in (lambda: feeds.create(NAME), lambda: delete(feeds), lambda: feeds.create(NAME)):
         store.at = store.calls + 1
         with pytest.raises(Unavailable):

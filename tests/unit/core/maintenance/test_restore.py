@@ -264,7 +264,7 @@ def test_a_feed_that_is_created_anew_uses_no_lost_number(place: Kept) -> None:
     place.restore(9)
     ((_, last),) = place.scene.profiles.profile(HOST).lost
     assert last >= 40
-    Host(place.scene).feeds.create("orders")
+    Host(place.scene).feed_service.create("orders")
     assert place.scene.profiles.profile("orders").lost == ((1, jump_end(last) - 1),)
     assert place.scene.log.take("orders") == jump_end(last) + 1
 

@@ -23,7 +23,7 @@ def reporter(scene: Scene) -> Reporter:
         checkpoints=scene.followers,
         counters=scene.counters,
         reader=scene.reader,
-        feeds=FixedFeeds(FEEDS),
+        feed_names=FixedFeeds(FEEDS),
     )
 
 

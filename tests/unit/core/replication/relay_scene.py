@@ -165,7 +165,7 @@ class Node:
         return RelayControl(
             store=self.relays,
             sources=self.sources,
-            feeds=FixedFeeds(FEEDS),
+            feed_names=FixedFeeds(FEEDS),
             reader=scene.reader,
             log=scene.log,
             waker=scene.waker,

@@ -103,7 +103,7 @@ def _propose(scene: Scene) -> None:
         gate=gate,
         operator_documents=operator_documents,
         ask=ask,
-        feeds=FixedFeeds(FEEDS),
+        feed_names=FixedFeeds(FEEDS),
         count=scene.count,
         counters=scene.counters,
     )

@@ -33,7 +33,7 @@ def corrector(scene: Scene) -> Corrector:
         steady=scene.runtime.steady,
         sleep=scene.wait,
         new_id=scene.new_id,
-        feeds=FixedFeeds(FEEDS),
+        feed_names=FixedFeeds(FEEDS),
         tombstones=scene.tombstones,
     )
 

@@ -324,7 +324,7 @@ class Corrections:
             steady=lambda: world.now_ms,
             sleep=world.pass_time,
             new_id=lambda: next(ids),
-            feeds=FixedFeeds(frozenset({FEED})),
+            feed_names=FixedFeeds(frozenset({FEED})),
             tombstones=MemoryTombstones(),
         )
 
