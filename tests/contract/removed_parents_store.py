@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.contract.state_store import row
 from tests.contract.stores import Stores
-from tidings.core.state.removed_parents import Left, RemovedParents, encode
+from tidings.core.state.removed_parents import RemovedBySlot, RemovedParents, encode
 
-LEFT: Left = {0: ("user/ann",), 17: ("channel/ä€𝄞", "user/bob")}
+LEFT: RemovedBySlot = {0: ("user/ann",), 17: ("channel/ä€𝄞", "user/bob")}
 EXPIRES = 4_102_444_800_000  # in 2100: an engine deletes what has expired while a test looks
 
 
-def removed_parents(page: int, left: Left = LEFT) -> RemovedParents:
+def removed_parents(page: int, left: RemovedBySlot = LEFT) -> RemovedParents:
     body = encode(left)
     assert body is not None
     return RemovedParents(page, body)
@@ -19,11 +19,15 @@ def removed_parents(page: int, left: Left = LEFT) -> RemovedParents:
 class TestRemovedParents:
     def test_removed_parents_come_back_as_they_were(self, stores: Stores, feed: str) -> None:
         """Small ones as text, large ones deflated; and none is not the same as unknown."""
-        many: Left = {slot: (f"user/{slot}",) for slot in range(1000)}
+        many: RemovedBySlot = {slot: (f"user/{slot}",) for slot in range(1000)}
         written = [removed_parents(1), removed_parents(2, {}), removed_parents(4, many)]
         stores.removed_parents.write(feed, written)
         assert stores.removed_parents.read(feed, 1, 4) == written
-        assert [each.left for each in stores.removed_parents.read(feed, 1, 4)] == [LEFT, {}, many]
+        assert [each.by_slot for each in stores.removed_parents.read(feed, 1, 4)] == [
+            LEFT,
+            {},
+            many,
+        ]
 
     def test_only_the_pages_asked_for_are_read(self, stores: Stores, feed: str) -> None:
         """Both ends included, in the order of the pages whatever the digits of their numbers."""
@@ -39,9 +43,9 @@ class TestRemovedParents:
 
     def test_many_are_all_written(self, stores: Stores, feed: str) -> None:
         """More than a batch, and more than one answer holds."""
-        large: Left = {slot: (f"{slot:0640}",) for slot in range(60)}
+        large: RemovedBySlot = {slot: (f"{slot:0640}",) for slot in range(60)}
         written = [
-            RemovedParents(page, str(removed_parents(page, large).left)) for page in range(1, 61)
+            RemovedParents(page, str(removed_parents(page, large).by_slot)) for page in range(1, 61)
         ]
         stores.removed_parents.write(feed, written)
         assert stores.removed_parents.read(feed, 1, 60) == written

@@ -11,7 +11,7 @@ from tidings.core.log.reader import Run
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
 from tidings.core.state.projector import Projector
-from tidings.core.state.removed_parents import NOTHING, Left, RemovedParentsReader
+from tidings.core.state.removed_parents import NOTHING, RemovedBySlot, RemovedParentsReader
 from tidings.core.state.rows import Row, project
 from tidings.core.websocket.push import Pusher
 
@@ -73,8 +73,8 @@ class SkipsRestOfPage(CatchUp):
 class CredulousReader(RemovedParentsReader):
     """If the removed parents are unknown, it assumes that nothing left."""
 
-    def left(self, feed: str, pages: Sequence[Page]) -> Mapping[int, Left]:
-        return {page.number: NOTHING for page in pages} | dict(super().left(feed, pages))
+    def by_page(self, feed: str, pages: Sequence[Page]) -> Mapping[int, RemovedBySlot]:
+        return {page.number: NOTHING for page in pages} | dict(super().by_page(feed, pages))
 
 
 class StickyCopies(CatchUp):

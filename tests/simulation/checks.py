@@ -91,8 +91,8 @@ def check_removed_parents(world: World, feed: str) -> None:
     found = world.stores.removed_parents.read(feed, 0, world.models[feed].frontier)
     expected = world.models[feed].lefts()
     for removed in found:
-        if removed.left != expected.pop(removed.page, None):
-            raise Broken(f"page {removed.page} did not leave {removed.left}")
+        if removed.by_slot != expected.pop(removed.page, None):
+            raise Broken(f"page {removed.page} did not leave {removed.by_slot}")
     doubts = world.faults.fired["stale_profile"] or world.faults.fired["lull"]
     if world.functions.leaves(feed) and expected and not doubts:
         raise Broken(f"what the pages {sorted(expected)} left is unknown")

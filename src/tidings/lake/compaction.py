@@ -74,14 +74,14 @@ class Archive:
         name = _register(spark, self, [[each] for each in spans])
         return spark.read.format(name).load()
 
-    def rewrite_all(self, groups: Sequence[Sequence[Span]], left: DataFrame) -> None:
+    def rewrite_all(self, groups: Sequence[Sequence[Span]], kept: DataFrame) -> None:
         """Write one part for each group of parts, with the remaining entries of the group.
 
-        *left* has a row for each group. In this row, `group` is the index of the group, and `at`
+        *kept* has a row for each group. In this row, `group` is the index of the group, and `at`
         has the page and the slot of each remaining entry.
         """
-        name = _register(left.sparkSession, self, groups)
-        left.write.format(name).mode("append").save()
+        name = _register(kept.sparkSession, self, groups)
+        kept.write.format(name).mode("append").save()
 
     def pages(self, span: Span, store: ArchiveStore | None = None) -> list[Page]:
         """Return the pages of a part.
@@ -285,7 +285,7 @@ class Compaction:
             self.begin("removing parts")
         return Compacted(
             sum(each.entries for each in weighed),
-            sum(each.left for each in weighed),
+            sum(each.kept for each in weighed),
             len(groups),
             len(self._remove({*spans, *map(_merge, groups)})),
         )
@@ -297,12 +297,12 @@ class Compaction:
             return
         of_part = list(_numbers(spans, groups))
         known = self.session.createDataFrame(of_part, "part LONG, group LONG")
-        left = flagged.where("left").join(F.broadcast(known), "part")
+        kept = flagged.where("kept").join(F.broadcast(known), "part")
         at = F.collect_set(F.struct("page", "slot")).alias("at")
         # Also write a part for a group without remaining entries, because its pages remain,
         # although they are empty.
         every = known.select("group").distinct()
-        work = every.join(left.groupBy("group").agg(at), "group", "left")
+        work = every.join(kept.groupBy("group").agg(at), "group", "left")
         self.archive.rewrite_all(groups, work.repartition(tasks(len(groups)), "group"))
 
     def _remove(self, spans: Iterable[Span]) -> Sequence[Span]:
@@ -321,9 +321,9 @@ def _merge(group: Sequence[Span]) -> Span:
 
 
 def _weigh(spans: Sequence[Span], flagged: DataFrame) -> list[Weighed]:
-    left = F.when(F.col("left"), 1).otherwise(0)
-    size = F.when(F.col("left"), F.col("size")).otherwise(0)
-    counts = flagged.groupBy("part").agg(F.count("*"), F.sum(left), F.sum(size))
+    kept = F.when(F.col("kept"), 1).otherwise(0)
+    size = F.when(F.col("kept"), F.col("size")).otherwise(0)
+    counts = flagged.groupBy("part").agg(F.count("*"), F.sum(kept), F.sum(size))
     by_part = {row[0]: tuple(row)[1:] for row in counts.collect()}
     return [Weighed(span, *by_part.get(number, (0, 0, 0))) for number, span in enumerate(spans)]
 
@@ -335,7 +335,7 @@ def _numbers(spans: Sequence[Span], groups: Sequence[Sequence[Span]]) -> Iterato
 
 
 def flag_entries(entries: DataFrame, *, changes: bool) -> DataFrame:
-    """Return part, page, slot and size of each entry, and `left`, True if the entry is kept.
+    """Return part, page, slot and size of each entry, and `kept`, True if the entry is kept.
 
     The last entry of each object is kept. If *changes*, changes are kept, too. Erased entries,
     which have no object, are removed, and erasure entries are kept. The parts of *entries* may
@@ -357,12 +357,12 @@ def flag_entries(entries: DataFrame, *, changes: bool) -> DataFrame:
     last = at == F.max(at).over(Window.partitionBy("change", "erased", "type", "id"))
     # The object of an entry that cannot be parsed is unknown, so no other entry can replace it.
     unread = F.col("id").isNull() | F.col("type").isNull()
-    left = (
+    kept = (
         F.when(F.col("change"), F.lit(changes))
         .when(F.col("erased"), F.lit(False))
         .otherwise(unread | last | F.col("erasure"))
     )
-    return read.select("part", "page", "slot", "size", left.alias("left"))
+    return read.select("part", "page", "slot", "size", kept.alias("kept"))
 
 
 def _head() -> Column:

@@ -371,14 +371,14 @@ class FeedTables:
         self.begin(LATEST)
         changes = last_of_each(rows)
         self._commit(self.latest, partial(self.latest.merge, _with_keys(changes), through))
-        left = {}
+        misfits = {}
         for name in self._came(changes):
             with self._apart(name):
-                left[name] = self._merge_type(name, changes, through)
+                misfits[name] = self._merge_type(name, changes, through)
         if erasures:
             self._erase(through)
         self.place = through
-        return left
+        return misfits
 
     def _erase(self, through: Place) -> None:
         """Erase the objects of the erasure entries that are not done from all tables of the feed.
@@ -463,11 +463,11 @@ class FeedTables:
         self.begin(name)
         rows = each.rows(changes.where(F.col("type") == name)).persist()
         try:
-            left = rows.where("data IS NOT NULL").count()
+            misfits = rows.where("data IS NOT NULL").count()
             self._commit(each.table, partial(each.table.merge, rows, through))
         finally:
             rows.unpersist()
-        return left
+        return misfits
 
     def maintain(self) -> None:
         """Compact the small files and expire the old snapshots of all tables, if necessary.

@@ -209,7 +209,7 @@ class Follower:
         rows = frame.persist()
         try:
             operations, erasures = rows.agg(F.count("*"), _first_erasure()).collect()[0]
-            left = self.tables.take(rows, through, erasures or 0)
+            misfits = self.tables.take(rows, through, erasures or 0)
         finally:
             rows.unpersist()
         seconds = round(time.monotonic() - begun, 3)
@@ -222,7 +222,7 @@ class Follower:
                 through=end,
                 page=through.page,
                 seconds=seconds,
-                left=left,
+                left=misfits,
                 failed=failed,
             )
         )

@@ -128,7 +128,7 @@ class Host(Assembly):
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         stores = SimpleNamespace(
-            feeds=scene.feeds,
+            feed_store=scene.feeds,
             log=scene.log,
             numbers=scene.log,
             renewals=scene.log,

@@ -225,7 +225,7 @@ def test_a_client_that_takes_no_more_continues_by_itself(scene: Scene) -> None:
         connection.full = True
         page = scene.post(op("a"))
         await poller.tell()
-        assert live.left.done()
+        assert live.detached.done()
         assert (connection.frames, other.events) == ([], 1)
         assert f"id: {page.id_prefix}" in slow.next().text
         poller.part(live)
@@ -248,7 +248,7 @@ def test_a_key_that_has_ended_receives_nothing_more(scene: Scene) -> None:
         scene.configure(ended=(Ended("k1", scene.now_ms),))
         scene.post(op("b"))
         await poller.tell()
-        assert live.left.done()
+        assert live.detached.done()
         assert connection.events == 1
 
     play(scene, act)
@@ -263,7 +263,7 @@ def test_a_log_that_does_not_answer_ends_no_stream_silently(scene: Scene) -> Non
         await poller.tell()
         poller.fails = True
         await poller.tell()
-        assert live.left.done()
+        assert live.detached.done()
         poller.part(live)
         assert live.begin()
         poller.join(live)
@@ -291,7 +291,7 @@ def test_a_check_that_fails_stalls_no_other_stream(
         scene.post(op("a"))
         await poller.tell()
         async with asyncio.timeout(LONG_S):
-            await asyncio.gather(first.left, second.left)
+            await asyncio.gather(first.detached, second.detached)
         for each in (first, second):
             poller.part(each)
         assert second.begin()

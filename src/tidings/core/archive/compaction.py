@@ -42,13 +42,13 @@ class Piece:
 class Weighed:
     """The size of a part before and after compaction.
 
-    The part has *entries* entries before and *left* entries after compaction. *size* is the size of
+    The part has *entries* entries before and *kept* entries after compaction. *size* is the size of
     the text of the entries that are left.
     """
 
     span: Span
     entries: int
-    left: int
+    kept: int
     size: int
 
 
@@ -147,7 +147,7 @@ def groups(parts: Sequence[Weighed]) -> list[list[Span]]:
     return [
         [part.span for part in group]
         for group in grouped
-        if len(group) > 1 or group[0].left < group[0].entries
+        if len(group) > 1 or group[0].kept < group[0].entries
     ]
 
 

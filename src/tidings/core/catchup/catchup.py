@@ -565,11 +565,11 @@ class CatchUp:
         self, feed: str, pages: Sequence[Page], progress: Progress, wanted: Filter
     ) -> list[Part]:
         """Return the parts of *pages* after *progress* that match the filter."""
-        lefts = self.removed_parents_reader.left(feed, pages) if wanted.leave else {}
+        removed_at = self.removed_parents_reader.by_page(feed, pages if wanted.leave else ())
         parts: list[Part] = []
         for page in pages:
             first = 0 if page.number != progress.page else progress.slot + 1
-            parts.append(page_part(page, wanted, first, lefts.get(page.number)))
+            parts.append(page_part(page, wanted, first, removed_at.get(page.number)))
         return parts
 
     def _frontier_step(self, parts: list[Part], progress: Progress) -> Step:

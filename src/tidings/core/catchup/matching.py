@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from tidings.core.model.filters import Filter
     from tidings.core.model.pages import Page
-    from tidings.core.state.removed_parents import Left
+    from tidings.core.state.removed_parents import RemovedBySlot
     from tidings.core.state.rows import Row
 
 
@@ -130,27 +130,29 @@ class Lasting:
         return self.part.sse()
 
 
-def page_part(page: Page, wanted: Filter, first: int = 0, left: Left | None = None) -> Part:
+def page_part(
+    page: Page, wanted: Filter, first: int = 0, removed: RemovedBySlot | None = None
+) -> Part:
     """Return the operations of *page* from slot *first* on that match the filter.
 
-    For *left* see `page_events`.
+    For *removed* see `page_events`.
     """
     if wanted.is_everything:
         return PageSlice(page, first, wanted.erasures)
-    return Chosen(list(page_events(page, wanted, first, left)))
+    return Chosen(list(page_events(page, wanted, first, removed)))
 
 
 def page_events(
-    page: Page, wanted: Filter, first: int = 0, left: Left | None = None
+    page: Page, wanted: Filter, first: int = 0, removed: RemovedBySlot | None = None
 ) -> Iterator[Event]:
     """Yield the operations of *page* from slot *first* on that match the filter.
 
     If the filter requests events `leave`, also yield a `leave` for each operation that removed a
-    matching parent.
-    *left* has the parents that the operations of the page removed, or is None if they are unknown.
+    matching parent. *removed* has the parents that the operations of the page removed, or is None
+    if they are unknown.
     """
     if wanted.leave:
-        yield from _events_and_leaves(page, wanted, first, left)
+        yield from _events_and_leaves(page, wanted, first, removed)
         return
     if wanted.is_everything:
         yield from PageSlice(page, first, wanted.erasures).events()
@@ -165,15 +167,15 @@ def page_events(
 
 
 def _events_and_leaves(
-    page: Page, wanted: Filter, first: int, left: Left | None
+    page: Page, wanted: Filter, first: int, removed: RemovedBySlot | None
 ) -> Iterator[Event]:
     if page.compacted:
-        left = None  # unknown: compaction may have removed an operation that removed a parent
+        removed = None  # unknown: compaction may have removed an operation that removed a parent
     for slot, line in page.entries(first):
         operation = parse_line(line)
         if wanted.matches(operation):
             yield of_line(page.id_prefix, slot, line, page.trace, erasures=wanted.erasures)
-        elif wanted.left_by(operation, None if left is None else left.get(slot, ())):
+        elif wanted.left_by(operation, None if removed is None else removed.get(slot, ())):
             event = of_line(page.id_prefix, slot, line, page.trace)
             yield redacted_leave_of(event) if wanted.redacted else leave_of(event)
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from tidings.core.model.pages import Page
-    from tidings.core.state.removed_parents import Left, RemovedParents
+    from tidings.core.state.removed_parents import RemovedBySlot, RemovedParents
 
 _PARENTS, _TYPE, _ID, _TAGS = '"parents":', ',"type":', ',"id":', ',"tags":'  # in this order
 _NEEDLES_MAX = 8  # searching a page for more texts takes longer than parsing its lines
@@ -255,15 +255,15 @@ class Scrubber:
 
         Return None if nothing has to be removed.
         """
-        left: Left = {
+        kept_by_slot: RemovedBySlot = {
             slot: kept
-            for slot, parents in removed.left.items()
+            for slot, parents in removed.by_slot.items()
             if slot not in slots
             and (kept := tuple(each for each in parents if not self._is_gone(each, removed.page)))
         }
-        if left == removed.left:
+        if kept_by_slot == removed.by_slot:
             return None
-        body = removed_parents.encode(left)
+        body = removed_parents.encode(kept_by_slot)
         assert body is not None, "the result is smaller than the stored removed parents"
         return replace(removed, body=body)
 
@@ -301,8 +301,8 @@ class Scrubber:
 
 def with_removed(removed: RemovedParents, slot: int, parents: Iterable[str]) -> RemovedParents:
     """Return *removed* with *parents* added to those of the entry in *slot*, if they fit."""
-    there = removed.left.get(slot, ())
-    body = removed_parents.encode({**removed.left, slot: tuple(sorted({*there, *parents}))})
+    there = removed.by_slot.get(slot, ())
+    body = removed_parents.encode({**removed.by_slot, slot: tuple(sorted({*there, *parents}))})
     return removed if body is None else replace(removed, body=body)
 
 

@@ -297,8 +297,8 @@ class Eraser:
             return False
         for removed in self.removed_parents.read(feed, first, last):
             scrubbed = found.get(removed.page)
-            left = scrubber.scrub_removed(removed, scrubbed.slots if scrubbed else ())
-            if left and not self.rewrites.rewrite_removed_parents(feed, removed, left.body):
+            rest = scrubber.scrub_removed(removed, scrubbed.slots if scrubbed else ())
+            if rest and not self.rewrites.rewrite_removed_parents(feed, removed, rest.body):
                 return False
         return True
 
@@ -320,7 +320,7 @@ class Eraser:
             slots = found[removed.page].slots if removed.page in found else {}
             for slot, name in slots.items():
                 if (removed.page, slot) != targets[name].own:
-                    moved.setdefault(targets[name].own, set()).update(removed.left.get(slot, ()))
+                    moved.setdefault(targets[name].own, set()).update(removed.by_slot.get(slot, ()))
         for (page, slot), parents in moved.items():
             for removed in self.removed_parents.read(feed, page, page) if parents else ():
                 body = with_removed(removed, slot, parents).body

@@ -247,7 +247,7 @@ class Follower:
                 self.run(feed, handler, observation, until_ms)
 
         served = serve(feeds, run, clock=self.runtime.steady, run_ms=limits.FOLLOW_RUN_MS)
-        for feed in served.left:
+        for feed in served.not_begun:
             self.waker.wake(feed, handler.name)
         return served
 

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 class Served:
     """The result of an invocation.
 
-    *failed* has the error of each feed that could not be served. *left* are the feeds that were not
-    started before the deadline.
+    *failed* has the error of each feed that could not be served. *not_begun* are the feeds that
+    were not started before the deadline.
     """
 
     failed: dict[str, Exception] = field(default_factory=dict)
-    left: list[str] = field(default_factory=list)
+    not_begun: list[str] = field(default_factory=list)
 
     @property
     def again(self) -> frozenset[str]:
         """Return the feeds that must be served again."""
-        return frozenset((*self.failed, *self.left))
+        return frozenset((*self.failed, *self.not_begun))
 
     def raise_mistakes(self) -> None:
         """Raise the errors that are bugs: all errors except `TidingsError`.
@@ -52,7 +52,7 @@ def serve(
     until_ms, served = clock() + run_ms, Served()
     for at, feed in enumerate(feeds):
         if at and clock() >= until_ms:
-            served.left.append(feed)
+            served.not_begun.append(feed)
             continue
         try:
             run(feed, until_ms)

@@ -78,17 +78,17 @@ class Filter:
             return False
         return self.ids is None or _begins(operation.id, self.ids)
 
-    def left_by(self, operation: Operation, left: Iterable[str] | None) -> bool:
+    def left_by(self, operation: Operation, removed: Iterable[str] | None) -> bool:
         """Return True if *operation*, which must not match, is sent as a `leave`.
 
-        *left* are the parents that the operation removed, or None if the removed parents are
+        *removed* are the parents that the operation removed, or None if the removed parents are
         unknown. The operation may then have removed any parent.
         """
         if not self.leave or not self._concerns(operation):
             return False
-        if left is None:
+        if removed is None:
             return not self.redacted
-        return self.parents is not None and not self.parents.isdisjoint(left)
+        return self.parents is not None and not self.parents.isdisjoint(removed)
 
     def may_match(self, text: str) -> bool:
         """Return False only if no operation in *text*, which has lines of the log, can match.

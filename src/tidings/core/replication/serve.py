@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.relay import RelayStore
     from tidings.core.replication.source import Sources
     from tidings.core.settings.profiles import Lost
-    from tidings.core.state.removed_parents import Left
+    from tidings.core.state.removed_parents import RemovedBySlot
     from tidings.core.state.rows import Row
 
     Query = Mapping[str, Sequence[str]]
@@ -247,9 +247,8 @@ class ReplicationReader:
         selection: Selection,
         size: int,
     ) -> ReplicationBatch:
-        removed = (
-            self.catch_up.removed_parents_reader.left(feed, pages) if selection.filter.leave else {}
-        )
+        removed_parents, leave = self.catch_up.removed_parents_reader, selection.filter.leave
+        removed = removed_parents.by_page(feed, pages if leave else ())
         fitting: list[Page] = []
         room, filtered = size - _head_bytes(status), 0
         for page in pages:
@@ -297,14 +296,14 @@ def _status_after(status: UpstreamStatus, pages: Sequence[Page]) -> UpstreamStat
     return replace(status, head=last) if last > status.head else status
 
 
-def _select(page: Page, selection: Selection, left: Left | None) -> tuple[Page, int]:
+def _select(page: Page, selection: Selection, removed: RemovedBySlot | None) -> tuple[Page, int]:
     """Return the selected part of *page*, unpacked, and the number of operations left out.
 
     Operations outside the bound of the reader's key are not counted.
     """
     if selection.is_everything:
         return replace(page, body=page.text), 0
-    chosen = select(page, selection, left)
+    chosen = select(page, selection, removed)
     return chosen, sum(map(selection.is_within_bound, page.lines)) - len(chosen.lines)
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidings.core.model.pages import Page
-    from tidings.core.state.removed_parents import Left
+    from tidings.core.state.removed_parents import RemovedBySlot
 
 
 HASH_MAX = 0xFFFF_FFFF  # the maximum of CRC-32
@@ -100,10 +100,10 @@ class Selection:
     def is_everything(self) -> bool:
         return self.filter.is_everything and self.share is None
 
-    def keeps(self, line: str, left: tuple[str, ...] | None = ()) -> str | None:
+    def keeps(self, line: str, removed: tuple[str, ...] | None = ()) -> str | None:
         """Return the line to copy: *line*, a deletion if the object left the selection, or None.
 
-        *left* are the parents that the operation removed, or None if they are unknown.
+        *removed* are the parents that the operation removed, or None if they are unknown.
         """
         if is_erasure(line):
             return line if self.is_within_bound(line) else None
@@ -116,7 +116,7 @@ class Selection:
             return None
         if self.filter.matches(operation):
             return line
-        return as_event(line, "delete") if self.filter.left_by(operation, left) else None
+        return as_event(line, "delete") if self.filter.left_by(operation, removed) else None
 
     def is_within_bound(self, line: str) -> bool:
         return self.bound.is_everything or self.bound.matches(parse_line(line))
@@ -125,17 +125,17 @@ class Selection:
 ALL = Selection()
 
 
-def select(page: Page, selection: Selection, left: Left | None = None) -> Page:
+def select(page: Page, selection: Selection, removed: RemovedBySlot | None = None) -> Page:
     """Return *page* with only the operations that *selection* keeps, each in its slot.
 
-    *left* are the parents that the operations of *page* removed, or None if they are unknown.
+    *removed* are the parents that the operations of *page* removed, or None if they are unknown.
     """
     if selection.is_everything:
         return page
     kept = [
         (slot, kept_line)
         for slot, line in page.entries()
-        if (kept_line := selection.keeps(line, None if left is None else left.get(slot, ())))
+        if (kept_line := selection.keeps(line, None if removed is None else removed.get(slot, ())))
     ]
     return page.only(kept)
 

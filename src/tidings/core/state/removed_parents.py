@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.state.rows import Row
 
-Left = Mapping[int, tuple[str, ...]]  # by slot in a page, the parents that the operation removed
-NOTHING: Left = {}
+# By slot in a page, the parents that the operation removed.
+RemovedBySlot = Mapping[int, tuple[str, ...]]
+NOTHING: RemovedBySlot = {}
 _DEFLATE_LEVEL = 6
 
 
@@ -46,7 +47,7 @@ class RemovedParents:
     expires_ms: int = 0
 
     @cached_property
-    def left(self) -> Left:
+    def by_slot(self) -> RemovedBySlot:
         body = self.body
         text = body
         if isinstance(body, bytes):
@@ -87,17 +88,17 @@ class RemovedParentsReader:
         """
         return self.checkpoints.checkpoints(feed).get(STATE, 0)
 
-    def left(self, feed: str, pages: Sequence[Page]) -> Mapping[int, Left]:
+    def by_page(self, feed: str, pages: Sequence[Page]) -> Mapping[int, RemovedBySlot]:
         """Return the known removed parents of the ascending *pages*, by page."""
         if not pages:
             return {}
         stored = self.store.read(feed, pages[0].number, pages[-1].number)
-        return {removed.page: removed.left for removed in stored}
+        return {removed.page: removed.by_slot for removed in stored}
 
 
-def encode(left: Left) -> str | bytes | None:
-    """Return the body for *left*, or None if it does not fit in an item."""
-    text = json.dumps(left, ensure_ascii=False, separators=(",", ":"))
+def encode(by_slot: RemovedBySlot) -> str | bytes | None:
+    """Return the body for *by_slot*, or None if it does not fit in an item."""
+    text = json.dumps(by_slot, ensure_ascii=False, separators=(",", ":"))
     raw = text.encode()
     if len(raw) <= limits.PAGE_PLAIN_BYTES_MAX:
         return text
@@ -119,8 +120,8 @@ def removed_by(
     track = _Track(rows, forgotten_ms)
     removed = []
     for page in pages:
-        left = track.follow(page)
-        body = encode(left) if left is not None else None
+        by_slot = track.follow(page)
+        body = encode(by_slot) if by_slot is not None else None
         if body is not None:
             removed.append(RemovedParents(page.number, body, page.at_ms + page_ms))
     return removed
@@ -139,7 +140,7 @@ class _Track:
 
     def follow(self, page: Page) -> dict[int, tuple[str, ...]] | None:
         """Return the parents that each operation removed, or None if *page* must be skipped."""
-        left: dict[int, tuple[str, ...]] = {}
+        by_slot: dict[int, tuple[str, ...]] = {}
         known = bool(page.body)
         remembered = page.at_ms > self._forgotten_ms
         for slot, line in page.entries():
@@ -151,9 +152,9 @@ class _Track:
             known = known and (remembered or key in self._parents)
             gone = set(self._parents.get(key, ())).difference(operation.parents)
             if gone:
-                left[slot] = tuple(sorted(gone))
+                by_slot[slot] = tuple(sorted(gone))
             self._parents[key] = _parents_after(operation)
-        return left if known else None
+        return by_slot if known else None
 
 
 def _parents_after(operation: Operation) -> tuple[str, ...]:

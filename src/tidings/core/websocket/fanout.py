@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from tidings.core.model.operations import Operation
     from tidings.core.model.pages import Page
     from tidings.core.settings.values import Admission, Resource
-    from tidings.core.state.removed_parents import Left
+    from tidings.core.state.removed_parents import RemovedBySlot
 
 Find = Callable[[str], Sequence[Subscription]]
 Resources = Mapping[str, "Resource"]  # the resources that the feed declares, by name
-Lefts = Mapping[int, "Left"]  # removed parents by page, without pages for which they are unknown
+# Removed parents by page, without pages for which they are unknown.
+RemovedByPage = Mapping[int, "RemovedBySlot"]
 _NONE: Resources = {}
 Filtered = TypeVar("Filtered", Subscription, "Audience")
 
@@ -181,18 +182,19 @@ class Index:
             if audience.filter.matches(operation)
         ]
 
-    def left(self, operation: Operation, left: Sequence[str] | None) -> list[Audience]:
+    def leaving(self, operation: Operation, removed: Sequence[str] | None) -> list[Audience]:
         """Return the audiences that get a `leave` for *operation*.
 
-        *left* are the parents that the operation removed. If *left* is None, they are unknown, and
-        all audiences are checked.
+        *removed* are the parents that the operation removed. If *removed* is None, they are
+        unknown, and all audiences are checked.
         """
-        places = map(self.find, map(parent_key, left)) if left is not None else (self.audiences(),)
+        found = [self.audiences()] if removed is None else map(self.find, map(parent_key, removed))
         return [
             audience
-            for audiences in places
+            for audiences in found
             for audience in audiences
-            if audience.filter.left_by(operation, left) and not audience.filter.matches(operation)
+            if audience.filter.left_by(operation, removed)
+            and not audience.filter.matches(operation)
         ]
 
 
@@ -226,15 +228,15 @@ def _group_by_key(several: Iterable[Filtered]) -> dict[str, list[Filtered]]:
 def plan(
     pages: Sequence[Page],
     index: Index,
-    lefts: Lefts | None = None,
+    removed_at: RemovedByPage | None = None,
     template: str = "",
     resources: Resources = _NONE,
 ) -> Plan:
     """Return the plan for the first of *pages*, until it has `limits.DELIVERIES_MAX` deliveries.
 
-    The plan has at least one page. If *lefts* is None, no `leave` is planned. *template* is the
-    feed's template for the links `ref` to objects (see `catchup.matching`). *resources* are the
-    resources that the feed declares for listeners.
+    The plan has at least one page. If *removed_at* is None, no `leave` is planned. *template*
+    is the feed's template for the links `ref` to objects (see `catchup.matching`). *resources* are
+    the resources that the feed declares for listeners.
     """
     planned = Plan()
     for page in pages:
@@ -242,13 +244,18 @@ def plan(
             break
         planned.pages, planned.cursor = planned.pages + 1, page.end.encode()
         if not index.empty:  # without subscriptions, no operation has to be parsed
-            left = lefts.get(page.number) if lefts is not None else {}
-            _plan_page(planned, page, index, left, template, resources)
+            removed = removed_at.get(page.number) if removed_at is not None else {}
+            _plan_page(planned, page, index, removed, template, resources)
     return planned
 
 
 def _plan_page(
-    planned: Plan, page: Page, index: Index, left: Left | None, template: str, resources: Resources
+    planned: Plan,
+    page: Page,
+    index: Index,
+    removed: RemovedBySlot | None,
+    template: str,
+    resources: Resources,
 ) -> None:
     for slot, line in page.entries():
         operation = with_sub_resources(line, resources)
@@ -259,9 +266,9 @@ def _plan_page(
             if _want(planned, page, audiences):
                 event = of_line(page.id_prefix, slot, line, page.trace, erasures=erasures)
                 planned.add(event, template)
-        if left == {}:
+        if removed == {}:
             continue
-        leaving = index.left(operation, left.get(slot, ()) if left is not None else None)
+        leaving = index.leaving(operation, removed.get(slot, ()) if removed is not None else None)
         if leaving:
             event = of_line(page.id_prefix, slot, line, page.trace)
             _send_leave(planned, page, event, leaving, template)

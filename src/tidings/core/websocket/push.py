@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.settings.profiles import Profile, ProfileStore
     from tidings.core.settings.values import Endings
-    from tidings.core.state.removed_parents import Left, RemovedParentsReader
+    from tidings.core.state.removed_parents import RemovedBySlot, RemovedParentsReader
     from tidings.core.triton.registration import Listener
     from tidings.core.websocket.connections import Lanes, SubscriptionStore
     from tidings.core.websocket.send import Delivery
@@ -270,10 +270,10 @@ class Pusher:
         ready = self._pages_in_state(feed, pages) if leave else pages
         if not ready:
             return 0
-        lefts = self.removed_parents_reader.left(feed, ready) if leave else None
+        removed_at = self.removed_parents_reader.by_page(feed, ready) if leave else None
         profile = self.profiles.profile(feed)
         resources = by_name(profile.resources)
-        plan = fanout.plan(ready, index, lefts, profile.object_url, resources)
+        plan = fanout.plan(ready, index, removed_at, profile.object_url, resources)
         self._disconnect_ended(feed, index, plan, endings_at(self.profiles, feed), pages[-1].at_ms)
         self._send(feed, ready[: plan.pages], index, plan)
         return plan.pages
@@ -521,12 +521,9 @@ class Pusher:
             if not pages:
                 self.delivery.cut(connection.id)
                 return False
-            lefts = (
-                self.removed_parents_reader.left(connection.feed, pages)
-                if connection.filter.leave
-                else {}
-            )
-            messages = _messages(pages, connection, lefts, profile)
+            leaving = pages if connection.filter.leave else ()
+            removed_at = self.removed_parents_reader.by_page(connection.feed, leaving)
+            messages = _messages(pages, connection, removed_at, profile)
             if not self.delivery.send(connection.id, messages):
                 return False
             sent = pages[-1].number
@@ -583,7 +580,10 @@ def _minds_cursors(subscription: Subscription) -> bool:
 
 
 def _messages(
-    pages: Sequence[Page], connection: Connection, lefts: Mapping[int, Left], profile: Profile
+    pages: Sequence[Page],
+    connection: Connection,
+    removed_at: Mapping[int, RemovedBySlot],
+    profile: Profile,
 ) -> list[str]:
     """Return the messages for *connection* with the matching operations in *pages*."""
     wanted = connection.filter
@@ -593,7 +593,7 @@ def _messages(
     events = (
         encoded(with_ref(event, profile.object_url))
         for page in pages
-        for event in page_events(page, wanted, left=lefts.get(page.number))
+        for event in page_events(page, wanted, removed=removed_at.get(page.number))
     )
     return list(pack(events, pages[-1].end.encode(), connection.encoding))
 

@@ -283,7 +283,7 @@ class EventStreams:
     ) -> None:
         """Serve the stream until its time limit; soon after that, disconnect a stalled client."""
         headers = headers_of(scope)
-        left = _limits_of(headers, self._clock(), self._longest_ms)
+        budget = _limits_of(headers, self._clock(), self._longest_ms)
         cut_s = None if self._longest_ms is None else (self._longest_ms + LAST_MS) / 1000
         cut_after: CutAfter = scope.get(CUT_AFTER, lambda _: None)
         describe = partial(_describe, stream, user_agent_of(headers))
@@ -291,10 +291,10 @@ class EventStreams:
             async with asyncio.timeout(cut_s):
                 with self._open_streams.serving(stream, receive, cut_after) as one:
                     async with self._clients.counting(stream.feed) as counter:
-                        block = await self._start(send, stream, cursor, headers, left)
+                        block = await self._start(send, stream, cursor, headers, budget)
                         counter.send(stream.count(block))
                         live = LiveStream(stream, counter, scope.get(WRITE_NOW))
-                        await self._serve(one, live, send, left)
+                        await self._serve(one, live, send, budget)
                 await self._release_slot(stream)  # Lambda freezes a function after its response
                 if not one.has_left:
                     await send_body(send, "", more=False)
@@ -314,7 +314,7 @@ class EventStreams:
             lines=not blocks,
         )
 
-    async def _serve(self, one: OpenStream, live: LiveStream, send: Send, left: _Left) -> None:
+    async def _serve(self, one: OpenStream, live: LiveStream, send: Send, budget: _Budget) -> None:
         """Send the events of the stream until the stream is over."""
         stream = live.stream
         leave = stream.filter.leave
@@ -322,15 +322,15 @@ class EventStreams:
         with self._pollers.using(stream.feed, read, leave=leave) as poller:
             chunks = Chunks(stream, poller)
             try:
-                await self._send_until(one, live, chunks, send, left)
+                await self._send_until(one, live, chunks, send, budget)
             finally:
                 chunks.stop()
 
     async def _send_until(
-        self, one: OpenStream, live: LiveStream, chunks: Chunks, send: Send, left: _Left
+        self, one: OpenStream, live: LiveStream, chunks: Chunks, send: Send, budget: _Budget
     ) -> None:
         stream, over = one.stream, one.over
-        while not over.done() and left.any(_now_ms()):
+        while not over.done() and budget.any(_now_ms()):
             try:
                 chunk = await chunks.next()
                 # Check after the read, because the read may take long, and a client must not
@@ -338,15 +338,15 @@ class EventStreams:
                 if stream.admission.may_end and await in_thread(stream.has_ended):
                     one.revoke()
                     break
-                if await self._send_events(send, live, chunk, over, left):
+                if await self._send_events(send, live, chunk, over, budget):
                     live.mark_sent(chunk.progress)
-                elif over.done() or not left.any(_now_ms()):
+                elif over.done() or not budget.any(_now_ms()):
                     break  # the stream may be over before the first piece of the chunk
                 await self._keep_alive(live, send)
-                if chunk.at_frontier and left.is_unlimited and live.begin():
+                if chunk.at_frontier and budget.is_unlimited and live.begin():
                     await self._serve_live(one, live, chunks.poller, send)
-                elif left.any(_now_ms()):
-                    wait_ms = min(live.silent_ms, left.end_ms - _now_ms())
+                elif budget.any(_now_ms()):
+                    wait_ms = min(live.silent_ms, budget.end_ms - _now_ms())
                     await chunks.rest(chunk, over, max(0, wait_ms))
             except TidingsError:
                 break  # the client resumes from its cursor
@@ -357,10 +357,10 @@ class EventStreams:
         """Let *poller* write to the stream until it leaves the stream, or the stream is over."""
         try:
             poller.join(live)
-            while not (one.over.done() or live.left.done()):
+            while not (one.over.done() or live.detached.done()):
                 await self._keep_alive(live, send)
                 await asyncio.wait(
-                    {one.over, live.left},
+                    {one.over, live.detached},
                     timeout=live.silent_ms / 1000,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
@@ -379,22 +379,22 @@ class EventStreams:
             await in_thread(stream.close)
 
     async def _send_events(
-        self, send: Send, live: LiveStream, chunk: Chunk, over: Future[None], left: _Left
+        self, send: Send, live: LiveStream, chunk: Chunk, over: Future[None], budget: _Budget
     ) -> bool:
         """Send the pieces of *chunk* until the stream ends; return True if any piece was sent."""
         sent = False
         for piece in chunk.pieces():
-            if over.done() or not left.any(_now_ms()):
+            if over.done() or not budget.any(_now_ms()):
                 break
             # Send `retry` in the block of an event, because oplog's clients treat a block without
             # an event as an error.
-            left.size -= await send_body(send, left.resume + piece, more=True)
+            budget.size -= await send_body(send, budget.resume + piece, more=True)
             live.counter.send(live.stream.count(piece))
-            left.resume, sent = "", True
+            budget.resume, sent = "", True
         return sent
 
     async def _start(
-        self, send: Send, stream: Stream, cursor: str, headers: dict[str, str], left: _Left
+        self, send: Send, stream: Stream, cursor: str, headers: dict[str, str], budget: _Budget
     ) -> str:
         """Send the headers and the text before the first event; return the text."""
         without_cursor, ends = cursor in ("", NOW), self._longest_ms is not None
@@ -408,9 +408,9 @@ class EventStreams:
         await send_body(send, "", more=True)
         block = stream.beginning(without_cursor=without_cursor)
         if block:
-            left.size -= await send_body(send, block, more=True)
+            budget.size -= await send_body(send, block, more=True)
         elif not stream.lines and (stream.cursors or ends):
-            left.resume = RESUME
+            budget.resume = RESUME
         return block
 
     def _as_oplog(self, path: str) -> bool:
@@ -435,7 +435,7 @@ def accepts_lines(accept: str) -> bool:
 
 
 @dataclass(slots=True)
-class _Left:
+class _Budget:
     """The remaining time and bytes of a response.
 
     *resume* is the text of a field that is added to the first event. The field sets the client's
@@ -455,16 +455,16 @@ class _Left:
         return now_ms < self.end_ms and self.size > 0
 
 
-def _limits_of(headers: dict[str, str], clock_ms: int, longest_ms: int | None) -> _Left:
+def _limits_of(headers: dict[str, str], clock_ms: int, longest_ms: int | None) -> _Budget:
     """Return the limits of a response. On Lambda, the deadline of the function is one of them."""
     if longest_ms is None:
-        return _Left()
+        return _Budget()
     try:
         deadline_ms = int(json.loads(headers[_LAMBDA])["deadline"])
     except (KeyError, TypeError, ValueError, OverflowError):
-        return _Left(_now_ms() + longest_ms)
+        return _Budget(_now_ms() + longest_ms)
     left_ms = min(longest_ms, deadline_ms - LAST_MS - clock_ms)
-    return _Left(_now_ms() + left_ms, limits.STREAM_BYTES_MAX)
+    return _Budget(_now_ms() + left_ms, limits.STREAM_BYTES_MAX)
 
 
 def _now_ms() -> float:

@@ -154,7 +154,7 @@ class LiveStream:
         self._write = write or _reject
         self._loop = asyncio.get_running_loop()
         self._sent_s, self.sent = self._loop.time(), stream.progress
-        self.left: asyncio.Future[None] = self._loop.create_future()
+        self.detached: asyncio.Future[None] = self._loop.create_future()
 
     @property
     def silent_ms(self) -> float:
@@ -170,18 +170,18 @@ class LiveStream:
         stream = self.stream
         if not self.can_join or stream.filter.leave or not stream.progress.in_step:
             return False
-        self.left = self._loop.create_future()
+        self.detached = self._loop.create_future()
         return True
 
     def leave(self) -> None:
         """Let the task of the stream continue instead of the poller."""
-        if not self.left.done():
-            self.left.set_result(None)
+        if not self.detached.done():
+            self.detached.set_result(None)
 
     def send(self, texts: _Texts) -> bool:
         """Write the pages that were not sent; return True if there was something to write."""
         stream = self.stream
-        if self.left.done() or (stream.admission.may_end and stream.has_ended()):
+        if self.detached.done() or (stream.admission.may_end and stream.has_ended()):
             self.leave()
             return False
         text = texts.of(stream)

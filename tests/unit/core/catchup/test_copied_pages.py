@@ -130,7 +130,7 @@ def test_leaves(scene: Scene) -> None:
     scene.project()
 
     removed_parents = scene.removed_parents.read(FEED, page.number, page.number)
-    assert [dict(each.left) for each in removed_parents] == [dict.fromkeys(KEPT, (ANN,))]
+    assert [dict(each.by_slot) for each in removed_parents] == [dict.fromkeys(KEPT, (ANN,))]
     progress = Progress(page.number - 1, seconds=page.seconds)
     step = scene.catch_up.step(FEED, progress, parse(None, ANN, "true"))
     expected = [f"{page.id_prefix}{slot:06x}" for slot in KEPT]

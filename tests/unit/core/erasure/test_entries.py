@@ -176,12 +176,12 @@ def test_removed_parents_lose_slots_and_values() -> None:
     assert body is not None
     removed = RemovedParents(3, body)
     found = Scrubber([target(parent="video/x")]).scrub_removed(removed, (1,))
-    assert found is not None and found.left == {0: ("a",)}
+    assert found is not None and found.by_slot == {0: ("a",)}
     assert Scrubber([target()]).scrub_removed(removed, ()) is None
     later = replace(removed, page=9)
     assert Scrubber([target(parent="video/x")]).scrub_removed(later, ()) is None
     last = Scrubber([target(parent="video/x", final=True)]).scrub_removed(later, ())
-    assert last is not None and last.left == {0: ("a",), 1: ("b",)}
+    assert last is not None and last.by_slot == {0: ("a",), 1: ("b",)}
 
 
 def test_a_page_of_the_shortest_lines_fits() -> None:

@@ -92,7 +92,7 @@ def everything(scene: Scene) -> str:
     return "\n".join(
         [
             *(page.text for page in pages),
-            *(json.dumps(each.left) for each in removed),
+            *(json.dumps(each.by_slot) for each in removed),
             *scene.rows().values(),
             *(f"{each.line} {each.error}" for each in parked),
             *archived(scene),
@@ -226,7 +226,7 @@ def test_no_store_has_the_object_any_more(scene: Scene) -> None:
     assert fold(scene) == scene.rows()
     ids = [parse_line(each).id for each in scene.log.read(FEED, 0)[4].lines]
     assert ids == ["erased:6"] * 3
-    left = scene.removed_parents.read(FEED, 2, 2)[0].left
+    left = scene.removed_parents.read(FEED, 2, 2)[0].by_slot
     assert "user/ann" not in json.dumps(left)
     index = scene.consumers.parked(FEED, "index")
     assert [is_erased(each.line) for each in index] == [False, True]
@@ -268,7 +268,7 @@ def test_the_value_is_removed_from_the_parents_of_others(scene: Scene, final: bo
     assert fold(scene) == scene.rows()
     assert scene.rows()["video/y"] == rows["video/y"].replace(f'"{PARENT}"', "")
     assert scene.rows()["video/w"] == rows["video/w"]
-    removed = {each.page: each.left for each in scene.removed_parents.read(FEED, 0, 9)}
+    removed = {each.page: each.by_slot for each in scene.removed_parents.read(FEED, 0, 9)}
     assert PARENT not in str({page: left for page, left in removed.items() if page < 6})
     assert removed[7] == {0: (PARENT,)}  # consumers with `leave` need it
     if final:
@@ -287,7 +287,7 @@ def test_a_consumer_that_had_the_object_by_an_earlier_parent_is_told(
     scene.projected(secret(parents=["q"]))
     scene.projected(secret(parents=["r"]), op("y"))
     found = erase(scene)
-    removed = {each.page: each.left for each in scene.removed_parents.read(FEED, 0, 9)}
+    removed = {each.page: each.by_slot for each in scene.removed_parents.read(FEED, 0, 9)}
     assert removed == {1: {}, 2: {}, 3: {}, 4: {0: ("p", "q")}}
     for parent, event in (("p", "leave"), ("q", "leave"), ("r", "delete")):
         wanted = Filter(parents=frozenset({parent}), leave=True)
@@ -296,7 +296,7 @@ def test_a_consumer_that_had_the_object_by_an_earlier_parent_is_told(
     if final:
         expire(scene)
         assert record(scene, found.id).phase is Phase.DONE
-        assert scene.removed_parents.read(FEED, 4, 4)[0].left == {}
+        assert scene.removed_parents.read(FEED, 4, 4)[0].by_slot == {}
 
 
 def test_a_deleted_object_loses_the_parent_and_stays_deleted(scene: Scene) -> None:

@@ -36,11 +36,11 @@ def test_all_share_one_deadline() -> None:
     does."""
     turns = Turns(ms=60)
     served = serve(["a", "b", "c"], turns.run, clock=lambda: turns.now_ms, run_ms=100)
-    assert turns.begun == [("a", 100), ("b", 100)] and served.left == ["c"]
+    assert turns.begun == [("a", 100), ("b", 100)] and served.not_begun == ["c"]
     assert served.again == {"c"}
 
     late = Turns()
-    assert serve(["a"], late.run, clock=lambda: 7, run_ms=0).left == []
+    assert serve(["a"], late.run, clock=lambda: 7, run_ms=0).not_begun == []
 
 
 def test_one_feeds_trouble_is_not_anothers() -> None:
@@ -48,7 +48,7 @@ def test_one_feeds_trouble_is_not_anothers() -> None:
     turns = Turns(broken={"a": Unavailable("not now"), "b": KeyError("ours")})
     served = serve(["a", "b", "c"], turns.run, clock=lambda: 0, run_ms=1)
     assert [feed for feed, _ in turns.begun] == ["a", "b", "c"]
-    assert served.again == {"a", "b"} and served.left == []
+    assert served.again == {"a", "b"} and served.not_begun == []
     with pytest.raises(KeyError) as raised:
         served.raise_mistakes()
     assert raised.value.__notes__ == ["feed b"]
@@ -82,7 +82,7 @@ def test_two_busy_feeds_end_before_the_time_limit(scene: Scene) -> None:
     served = scene.follower.run_each(["main", "other"], scene.projector)
 
     assert scene.now_ms - began_ms < limits.FOLLOW_TIMEOUT_S * 1000
-    assert served.left == ["other"] and served.failed == {}
+    assert served.not_begun == ["other"] and served.failed == {}
     assert {feed for feed, _ in scene.waker.woken} == {"main", "other"}
 
 

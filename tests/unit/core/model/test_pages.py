@@ -143,6 +143,6 @@ def test_every_reader_of_packed_bytes_has_a_limit(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(zlib.error):
         _ = Page(1, bomb, "a", 0).text
     with pytest.raises(zlib.error):
-        _ = RemovedParents(1, bomb).left
+        _ = RemovedParents(1, bomb).by_slot
     with pytest.raises(BrokenPart, match="more than 1000 bytes"):
         segments.decode(gzip.compress(b" " * 1001))

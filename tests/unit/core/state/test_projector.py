@@ -100,7 +100,7 @@ def test_removed_parents_survive_a_crash_at_any_moment(at: int, before: bool) ->
 
     assert calls == ["find", "write", "write"][:at]
     pages = scene.removed_parents.read(FEED, 1, 9)
-    assert {each.page: each.left for each in pages} == {
+    assert {each.page: each.by_slot for each in pages} == {
         1: {},
         2: {0: ("p",), 1: ("p",)},
         3: {0: ("q",)},
@@ -122,7 +122,7 @@ def test_rows_half_written_hide_nothing() -> None:
     scene.project()
 
     (found,) = scene.removed_parents.read(FEED, last.number, last.number)
-    assert found.left == dict.fromkeys(range(4), ("p",))
+    assert found.by_slot == dict.fromkeys(range(4), ("p",))
 
 
 def test_a_tombstone_may_be_gone_a_minute_early(scene: Scene) -> None:
@@ -149,7 +149,7 @@ def test_removed_parents_are_unknown_if_they_were_not_kept(scene: Scene) -> None
     scene.keep_removed_parents(leave=False)
     scene.projected(op("a", parents=["p"]))
 
-    assert [(each.page, each.left) for each in scene.removed_parents.read(FEED, 1, 9)] == [
+    assert [(each.page, each.by_slot) for each in scene.removed_parents.read(FEED, 1, 9)] == [
         (2, {0: ("p",)})
     ]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.core.scene import FEED, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op, page
 from tidings.core.model.operations import object_key, parse_line
 from tidings.core.model.pages import Page
-from tidings.core.state.removed_parents import Left, RemovedParents, encode, removed_by
+from tidings.core.state.removed_parents import RemovedBySlot, RemovedParents, encode, removed_by
 from tidings.core.state.rows import Row, project
 
 EVENTS = st.sampled_from(["insert", "update", "delete"])
@@ -24,16 +24,16 @@ LOGS = st.lists(st.lists(LINES, max_size=3), min_size=1, max_size=6).map(
 
 def left_by(
     pages: Sequence[Page], standing: Sequence[Row] = (), forgotten_ms: int = 0
-) -> dict[int, Left]:
+) -> dict[int, RemovedBySlot]:
     """Return the parents that each page removes; pages that need no entry are left out."""
     worked_out = removed_by(pages, standing, page_ms=PAGE_MS, forgotten_ms=forgotten_ms)
-    return {each.page: each.left for each in worked_out}
+    return {each.page: each.by_slot for each in worked_out}
 
 
-def brute_force(pages: Sequence[Page]) -> dict[int, Left]:
+def brute_force(pages: Sequence[Page]) -> dict[int, RemovedBySlot]:
     """Compute the same from the whole log."""
     parents: dict[str, set[str]] = {}
-    left: dict[int, Left] = {}
+    left: dict[int, RemovedBySlot] = {}
     for each in pages:
         of_page = {}
         for slot, text in enumerate(each.lines):
@@ -128,7 +128,7 @@ def test_unknown_pages_are_not_in_it(scene: Scene) -> None:
     """A page that is known to leave nothing is."""
     scene.removed_parents.write(FEED, [RemovedParents(1, '{"0":["p"]}'), RemovedParents(3, "{}")])
 
-    left = scene.removed_parents_reader.left(FEED, [page(1), page(2), page(3)])
+    left = scene.removed_parents_reader.by_page(FEED, [page(1), page(2), page(3)])
 
     assert left == {1: {0: ("p",)}, 3: {}}
-    assert scene.removed_parents_reader.left(FEED, []) == {}
+    assert scene.removed_parents_reader.by_page(FEED, []) == {}

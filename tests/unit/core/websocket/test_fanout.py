@@ -18,7 +18,7 @@ from tidings.core.model.events import GZIP
 from tidings.core.model.filters import ALL_KEY, EVERYTHING, Filter
 from tidings.core.model.operations import parse_line
 from tidings.core.model.pages import Page
-from tidings.core.state.removed_parents import Left
+from tidings.core.state.removed_parents import RemovedBySlot
 from tidings.core.websocket import fanout
 from tidings.core.websocket.connections import Subscription
 
@@ -51,7 +51,9 @@ class Filed(MemorySubscriptions):
         for subscription in subscriptions:
             self.add(FEED, subscription)
 
-    def plan(self, pages: Sequence[Page], lefts: Mapping[int, Left] | None = None) -> fanout.Plan:
+    def plan(
+        self, pages: Sequence[Page], lefts: Mapping[int, RemovedBySlot] | None = None
+    ) -> fanout.Plan:
         return fanout.plan(pages, fanout.Index.of(self._find, self._all), lefts)
 
     def _find(self, key: str) -> Sequence[Subscription]:
@@ -221,7 +223,7 @@ LEAVERS = st.lists(
 
 @given(PAGES, LEAVERS, LEFTS)
 def test_leaves_are_what_brute_force_finds(
-    pages: list[Page], subscriptions: list[Subscription], lefts: dict[int, Left]
+    pages: list[Page], subscriptions: list[Subscription], lefts: dict[int, RemovedBySlot]
 ) -> None:
     """A subscription with leaves gets each operation as such, as a leave, or not at all."""
     expected: dict[str, list[str]] = {}
