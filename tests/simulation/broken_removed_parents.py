@@ -26,7 +26,7 @@ class LateProjector(Projector):
             written = self.states.write(feed, rows)
             self.sums.count(feed, pages, rows, written, may_lack=False)
         before = replace(self, states=_Before(standing))
-        if rows and self._keeps(feed):
+        if rows and self.profiles.profile(feed).leave:
             before._remove_parents(feed, pages, rows)
         return len(pages)
 

@@ -387,10 +387,6 @@ class KeyRing:
         return key
 
 
-def _nothing(feed: str, name: str) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class KeyIssuer:
     """The creation, rotation and revocation of keys.
@@ -403,7 +399,7 @@ class KeyIssuer:
     keys: KeyStore
     profiles: ProfileStore
     clock: Clock
-    on_change: Callable[[str, str], None] = _nothing
+    on_change: Callable[[str, str], None] = lambda feed, name: None
 
     def create(self, feed: str, given: PresentedKey, wanted: Key) -> Key:
         """Store *given*, which must be fresh and random, with the rights of *wanted*.

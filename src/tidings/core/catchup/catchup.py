@@ -182,13 +182,6 @@ def margin(seconds: int) -> int:
     return max(0, seconds - limits.STAMP_DISORDER_MS // 1000)
 
 
-def _requested_from(progress: Progress) -> int:
-    """Return the second of the cursor for which a copy by time was made; 0 for other copies."""
-    if not progress.tombstones:
-        return 0
-    return (progress.since_ms + limits.STAMP_DISORDER_MS) // 1000
-
-
 def _reset(progress: Progress) -> Step:
     """Return the step that sends `reset` before a copy of everything, and before any cursor.
 
@@ -196,14 +189,6 @@ def _reset(progress: Progress) -> Step:
     cursor without the `reset`, and would keep objects that were deleted in the meantime.
     """
     return Step([Chosen([Event("1", RESET, "")])], replace(progress, resets=False))
-
-
-def _nothing(feed: str, cursor: Cursor) -> bool:
-    return False
-
-
-def _not_chained(feed: str, page: int) -> None:
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,8 +206,8 @@ class CatchUp:
     tombstones: TombstoneStore
     removed_parents_reader: RemovedParentsReader
     archive: ArchiveReader | None = None
-    lost: Callable[[str, Cursor], bool] = _nothing
-    copied_until: Callable[[str, int], int | None] = _not_chained
+    lost: Callable[[str, Cursor], bool] = lambda feed, cursor: False
+    copied_until: Callable[[str, int], int | None] = lambda feed, page: None
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
         """Return the progress for *cursor*.
@@ -234,7 +219,9 @@ class CatchUp:
             return self._everything(feed)
         match cursor:
             case Now():
-                return in_log(self._end(feed))
+                # The end of the log, even if its last page was trimmed.
+                end = self.reader.frontier(feed, self._state_checkpoint(feed))
+                return in_log(end if end.seconds or not end.page else self._last(feed, end.page))
             case Since(ms=0):
                 return self._everything(feed)
             case Since(ms=ms):
@@ -270,11 +257,6 @@ class CatchUp:
         if until <= after:
             return Run([])
         return self.reader.read_until(feed, after, until)
-
-    def _end(self, feed: str) -> Place:
-        """Return the end of the log, even if its last page was trimmed."""
-        end = self.reader.frontier(feed, self._state_checkpoint(feed))
-        return end if end.seconds or not end.page else self._last(feed, end.page)
 
     def _last(self, feed: str, page: int) -> Place:
         """Return the place after *page*, which is the last page and was trimmed.
@@ -476,7 +458,9 @@ class CatchUp:
         if number == 0:
             return 0
         if run.trimmed:
-            return _requested_from(progress)
+            # The second of the cursor for which a copy by time was made; 0 for other copies.
+            asked_ms = progress.since_ms + limits.STAMP_DISORDER_MS
+            return asked_ms // 1000 if progress.tombstones else 0
         beyond = self.reader.next(feed, number + 1) if run.waiting else None
         if beyond:
             return max(0, beyond.seconds - limits.WRITE_MS_MAX // 1000)

@@ -316,10 +316,6 @@ def _still_opens(guard: Guard, feed: str, given: Credential | None) -> bool:
     return True
 
 
-def _as_it_is(states: StateStore) -> StateStore:
-    return states
-
-
 @dataclass(frozen=True, slots=True)
 class Streamer:
     """A factory of streams.
@@ -332,7 +328,7 @@ class Streamer:
     feed_names: FeedNames
     guard: Guard
     holding: StreamQuota
-    for_copy: Callable[[StateStore], StateStore] = _as_it_is
+    for_copy: Callable[[StateStore], StateStore] = lambda states: states
     charges: Charges = free
 
     def open(

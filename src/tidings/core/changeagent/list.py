@@ -212,10 +212,6 @@ class Scan:
         self._size = size
 
 
-def _nothing(feed: str, cursor: Cursor) -> bool:
-    return False
-
-
 @dataclass(slots=True)
 class Lister:
     """The service that lists the changes of feeds.
@@ -229,7 +225,7 @@ class Lister:
     reader: Reader
     steady: Clock
     index: TagStore
-    lost: Callable[[str, Cursor], bool] = _nothing
+    lost: Callable[[str, Cursor], bool] = lambda feed, cursor: False
     chained: Container[str] = ()
     _heads: Newest[str, tuple[int, int]] = field(default_factory=Newest)
 

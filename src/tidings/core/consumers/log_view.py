@@ -33,10 +33,6 @@ class Entry:
     at_ms: int
 
 
-def _nothing(feed: str, cursor: Cursor) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class LogView:
     """A read-only view of the log, which also checks positions.
@@ -46,7 +42,7 @@ class LogView:
     """
 
     reader: Reader
-    lost: Callable[[str, Cursor], bool] = _nothing
+    lost: Callable[[str, Cursor], bool] = lambda feed, cursor: False
 
     def floor(self, feed: str) -> int:
         return self.reader.log.floor(feed)

@@ -519,10 +519,6 @@ class ConsumerRetention:
         return frozenset(page for page in handled if page is not None)
 
 
-def _ignore(feed: str, lags: Sequence[Lag]) -> None:
-    """Ignore the lags, for a host that only counts them."""
-
-
 @dataclass(frozen=True, slots=True)
 class ConsumerMonitor:
     """The metrics of consumers.
@@ -534,7 +530,7 @@ class ConsumerMonitor:
     consumers: Consumers
     retention: Retention
     count: Count
-    observe: Callable[[str, Sequence[Lag]], object] = _ignore
+    observe: Callable[[str, Sequence[Lag]], object] = lambda feed, lags: None
 
     def run(self, feed: str) -> int | None:
         """Count the lag of the consumers of *feed*; return the time of the next visit."""

@@ -75,10 +75,6 @@ class StreamPart:
         return f'"{begins}:{start}:{end}{":closed" if self.is_last else ""}"'
 
 
-def _nothing(feed: str, cursor: Cursor) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class StreamReader:
     """A reader of streams.
@@ -89,7 +85,7 @@ class StreamReader:
 
     store: StreamStore
     log: Reader
-    lost: Callable[[str, Cursor], bool] = _nothing
+    lost: Callable[[str, Cursor], bool] = lambda feed, cursor: False
 
     def stream(self, feed: str, name: str) -> Stream:
         """Return the stream *name*.
@@ -122,7 +118,9 @@ class StreamReader:
 
     def _part(self, feed: str, stream: Stream, start: Place) -> StreamPart:
         end, data, size, charged = start, list[Any](), 0, 0
-        for extent in self._extents(feed, stream, start):
+        for extent in self.store.extents(feed, stream.name, start, limits.STREAM_PAGES_MAX):
+            if _order(extent.last) > _order(stream.tail):
+                continue  # it belongs to a newer stream with the same name
             page = self._page(feed, extent, end)
             data += messages.data_of(page, end.slot + 1 if end.page == page.number else 0)
             end, size, charged = extent.last, size + len(page.text), charged + page.size
@@ -132,14 +130,6 @@ class StreamReader:
             if _order(end) < _order(stream.tail) and not data:
                 raise OffsetGone(_GONE, field="offset", value=messages.encode_offset(start))
         return StreamPart(stream, start, end, data, charged)
-
-    def _extents(self, feed: str, stream: Stream, start: Place) -> list[Extent]:
-        """Return the extents after *start* up to the tail of *stream*.
-
-        Leave out extents after the tail, because they belong to a newer stream with the same name.
-        """
-        found = self.store.extents(feed, stream.name, start, limits.STREAM_PAGES_MAX)
-        return [each for each in found if _order(each.last) <= _order(stream.tail)]
 
     def _page(self, feed: str, extent: Extent, end: Place) -> Page:
         """Return the page of *extent*, the next page of the stream after *end*."""

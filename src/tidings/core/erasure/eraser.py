@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from tidings.core.archive.segments import ArchiveStore, Span
     from tidings.core.auth.keys import KeyStore
-    from tidings.core.consumers.consumer import Consumer, ConsumerStore, Parked
+    from tidings.core.consumers.consumer import Consumer, ConsumerStore
     from tidings.core.durable_streams.stream import StreamStore
     from tidings.core.effects import Clock, Runtime
     from tidings.core.erasure.entries import Position, Scrubbed
@@ -169,7 +169,9 @@ class Eraser:
         if not some or (part and feed in self.chained):
             return False
         if part:
-            self._apply(feed, through, part)
+            outcome = self.corrector.apply(feed, through, part)
+            while not outcome.complete:
+                outcome = self.corrector.apply(feed, through, part, outcome.behind)
         bucket = begin + limits.ERASURE_BUCKETS
         if is_last := bucket >= limits.BUCKETS:
             through = self.log.head(feed)  # after all corrections, also those of a killed run
@@ -198,11 +200,6 @@ class Eraser:
                     part.append(corrections.encode(found).encode())
                     counts.update(names)
         return part, counts
-
-    def _apply(self, feed: str, through: int, part: Sequence[bytes]) -> None:
-        outcome = self.corrector.apply(feed, through, part)
-        while not outcome.complete:
-            outcome = self.corrector.apply(feed, through, part, outcome.behind)
 
     def _await_followers(self, feed: str, erasures: Sequence[Erasure]) -> bool:
         """Begin to rewrite the log for each erasure that all followers have handled."""
@@ -342,7 +339,9 @@ class Eraser:
             return True  # a consumer or key has changed in the meantime: read again
         for consumer in consumers:
             for parked in self.consumers.parked(feed, consumer.name):
-                at = _position_of(parked)
+                place = parse_cursor(parked.id)
+                assert isinstance(place, Place)
+                at = place.page, place.slot
                 line, names = scrubber.scrub_entry(parked.line, at)
                 counts.update(names)
                 if line != parked.line:
@@ -530,9 +529,3 @@ def _counts(
                 entries[name] += count
                 pages[name] += 1
     return entries, pages
-
-
-def _position_of(parked: Parked) -> tuple[int, int]:
-    place = parse_cursor(parked.id)
-    assert isinstance(place, Place)
-    return place.page, place.slot

@@ -219,7 +219,9 @@ class Erasures:
             lines.append(latest.line)
         if key is None:
             return self.appender.append(feed, lines, latest)
-        return self.appender.append_once(feed, lines, key, _fingerprint(entry), latest)
+        fields = entry.type, entry.id, entry.reason, entry.before, entry.as_parent
+        fingerprint = hashlib.sha256(json.dumps(fields).encode()).hexdigest()
+        return self.appender.append_once(feed, lines, key, fingerprint, latest)
 
     def _record(self, feed: str, page: Page) -> Erasure:
         # The erasure entry is the first one of its page.
@@ -316,8 +318,3 @@ class Erasures:
 
 def _step(name: str, is_done: bool, note: str) -> Location:
     return Location(name, "done" if is_done else "pending", note)
-
-
-def _fingerprint(entry: Entry) -> str:
-    fields = entry.type, entry.id, entry.reason, entry.before, entry.as_parent
-    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()

@@ -272,7 +272,10 @@ class Follower:
         lease = self._take(feed, handler.name, observation)
         if lease is None:
             return 0
-        work = self._work(observation, lease)
+        # Begin with a smaller turn if the last holder crashed.
+        died = observation is not None and observation.is_long_enough
+        first = self.follower_config.operations_first // (limits.FOLLOW_CAUTION if died else 1)
+        work = _Work(first, self.follower_config.operations_max, lease)
         try:
             return self._run(lease, handler, work, until_ms)
         except Exception:
@@ -309,12 +312,6 @@ class Follower:
             with suppress(Exception):  # the caller raises the error that ended the run
                 self.store.release(work.stored, force=True)
 
-    def _work(self, seen: Observation | None, lease: Lease) -> _Work:
-        """Return the state of a new run, with a smaller first turn if the last holder crashed."""
-        died = seen is not None and seen.is_long_enough
-        first = self.follower_config.operations_first // (limits.FOLLOW_CAUTION if died else 1)
-        return _Work(first, self.follower_config.operations_max, lease)
-
     def _take(self, feed: str, name: str, seen: Observation | None) -> Lease | None:
         over = seen if seen is not None and seen.is_long_enough else None
         for _ in range(_TAKE_ATTEMPTS):
@@ -323,7 +320,10 @@ class Follower:
             if lease.owner == owner:
                 return lease
             if seen is not None and seen.is_of(lease):
-                self._look_on(lease, seen)
+                # The next process reads the lease and notices if it was renewed in the meantime.
+                self.runtime.sleep(limits.LEASE_LOOK_MS)
+                longer = replace(seen, ms=seen.ms + limits.LEASE_LOOK_MS)
+                self.waker.wake(lease.feed, lease.name, longer)
                 return None
             if self._mark(lease):
                 return None
@@ -339,15 +339,6 @@ class Follower:
         if look and before not in (None, look):
             self.waker.wake(lease.feed, lease.name, Observation(lease.fence, lease.beat))
         return before is not None
-
-    def _look_on(self, lease: Lease, seen: Observation) -> None:
-        """Sleep, then wake the next process with the longer observation.
-
-        The next process reads the lease and notices if it was renewed in the meantime.
-        """
-        self.runtime.sleep(limits.LEASE_LOOK_MS)
-        longer = replace(seen, ms=seen.ms + limits.LEASE_LOOK_MS)
-        self.waker.wake(lease.feed, lease.name, longer)
 
     def _turn(self, lease: Lease, handler: Handler, work: _Work) -> tuple[Lease, bool]:
         """Handle the next pages and store the result; return the lease, and True to end the run.

@@ -131,12 +131,14 @@ class History:
             self._forget(feed)
             return
         kept = self._kept.pop(feed, None) or _Kept()
+        # At most `limits.HISTORY_LAGS` lags: those that are not 0, the largest first.
+        some = sorted(((pages, name) for name, pages in now.lags.items() if pages), reverse=True)
         sample = Sample(
             now_ms,
             counts.operations - kept.counts.operations,
             counts.events - kept.counts.events,
             now.head,
-            _largest(now.lags),
+            {name: pages for pages, name in some[: limits.HISTORY_LAGS]},
         )
         kept.names, kept.counts = [*now.lags][: limits.HISTORY_LAGS], counts
         kept.samples.append(sample)
@@ -147,9 +149,3 @@ class History:
     def _forget(self, feed: str) -> None:
         self._kept.pop(feed, None)
         self._counts.pop(feed, None)
-
-
-def _largest(lags: Mapping[str, int]) -> dict[str, int]:
-    """Return at most `limits.HISTORY_LAGS` of *lags*: those that are not 0, the largest first."""
-    some = sorted(((pages, name) for name, pages in lags.items() if pages), reverse=True)
-    return {name: pages for pages, name in some[: limits.HISTORY_LAGS]}

@@ -136,7 +136,9 @@ class Restorer:
         that was assigned before the restore, or 0.
         """
         frontier = self.reader.frontier(feed, hint)
-        begun = self._unfinished(feed, frontier.page)
+        # The lost pages of an unfinished restore, or None if all restores are complete.
+        unfinished = [each for each in self._lost(feed) if each[0] - 1 <= frontier.page <= each[1]]
+        begun = unfinished[-1] if unfinished else None
         kept = self._end_before(feed, begun) if begun else frontier
         strays = frozenset(self._pages_after(feed, kept.page))
         known = max([kept.page, assigned, *strays, *self._assigned_pages(feed)])
@@ -191,11 +193,6 @@ class Restorer:
         """
         known = (last for _, last in self._lost(HOST))
         remember_lost(self.profiles, HOST, (1, max([last, *known])))
-
-    def _unfinished(self, feed: str, frontier: int) -> Lost | None:
-        """Return the lost pages of an unfinished restore, or None if all restores are complete."""
-        unfinished = [each for each in self._lost(feed) if each[0] - 1 <= frontier <= each[1]]
-        return unfinished[-1] if unfinished else None
 
     def _end_before(self, feed: str, lost: Lost) -> Place:
         page = self.reader.at(feed, lost[0] - 1)

@@ -165,7 +165,7 @@ class RetentionService:
 
     def run(self, feed: str, look: Look | None = None) -> Trimmed:
         """Raise the floor of *feed* as far as possible, and renew pages that must stay."""
-        look = look or self._look(feed)
+        look = look or Look(self.reader.log.head(feed), self.reader.checkpoints.checkpoints(feed))
         lanes = self.lanes(feed)
         handled = min(
             effective_checkpoints(look.handled, archives=self.archives, lanes=lanes).values()
@@ -185,7 +185,9 @@ class RetentionService:
         raised = max(young(rule, *held) for rule in self._rules(feed))
         if self.holds and held:
             raised = max(raised, young(self.holds.cap))
-        raised = max(floor, self._outside_jump(feed, raised))
+        # If the floor would be in a skipped range, use the first number of the range.
+        beyond = self.reader.next(feed, raised)
+        raised = max(floor, min(raised, beyond.first) if beyond else raised)
         while raised > floor and raised - 1 in held:
             raised -= 1  # the page proves that a consumer's position belongs to this log
         if raised > floor:
@@ -207,9 +209,6 @@ class RetentionService:
         next_ms = earliest((next_ms, page.at_ms + age_ms if page else None))
         return None if next_ms is None else max(next_ms, now + limits.RENEW_EVERY_MS)
 
-    def _look(self, feed: str) -> Look:
-        return Look(self.reader.log.head(feed), self.reader.checkpoints.checkpoints(feed))
-
     def _after_lost_pages(self, feed: str, floor: int, handled: int) -> tuple[int, bool]:
         """Return *floor*, or the page after all handled pages if none is left from *floor* on.
 
@@ -227,11 +226,6 @@ class RetentionService:
         bound = head - count
         beyond = self.reader.next(feed, bound + 1) if count and bound > 0 else None
         return min(bound, bound - beyond.skipped) if beyond and beyond.first <= bound else bound
-
-    def _outside_jump(self, feed: str, page: int) -> int:
-        """Return *page*, or the first number of a skipped range if *page* is in the range."""
-        beyond = self.reader.next(feed, page)
-        return min(page, beyond.first) if beyond else page
 
     def _rules(self, feed: str) -> list[Retention]:
         rules = (self.purge(feed), self.aged(feed))

@@ -91,14 +91,6 @@ class FollowerStatus:
         return ""
 
 
-def _nothing(feed: str) -> tuple[Lost, ...]:
-    return ()
-
-
-def _unknown(feed: str) -> str:
-    return ""
-
-
 @dataclass(slots=True, kw_only=True)
 class Reporter:
     """The status service. Reports are cached for `limits.STATUS_AGE_MS`.
@@ -118,8 +110,8 @@ class Reporter:
     archives: bool = False
     sources: Sources = field(default_factory=dict)
     lanes: Callable[[str], int] = one_lane
-    lost: Callable[[str], Sequence[Lost]] = _nothing
-    condition: Callable[[str], str] = _unknown
+    lost: Callable[[str], Sequence[Lost]] = lambda feed: ()
+    condition: Callable[[str], str] = lambda feed: ""
     storage: Callable[[], StorageFailed | None] = lambda: None
     _recent: Newest[str, tuple[int, Report]] = field(default_factory=Newest)
 
@@ -163,6 +155,10 @@ class Reporter:
         followers = self._followers(feed, leases, counter.page, now_ms)
         frontier, exact = self._frontier(feed, max(each.checkpoint for each in followers))
         relayed = {"relay": self.condition(feed)} if feed in self.sources else {}
+        problems = dict.fromkeys(
+            each.problem(public_name(feed), counter.page) for each in followers
+        )
+        problems.pop("", None)
         return {
             "status": _status(followers),
             **_counters(counter, totals, followers),
@@ -176,7 +172,7 @@ class Reporter:
             "source": self.sources[feed].url if feed in self.sources else LOCAL,
             "generation": 1 + len(self.lost(feed)),
             **relayed,
-            **_problems(feed, counter.page, followers),
+            **({"problems": list(problems)} if problems else {}),
         }
 
     def _followers(
@@ -233,13 +229,6 @@ def _status(followers: Sequence[FollowerStatus]) -> str:
     if any(each.missing for each in followers):
         return STALLED
     return LAGGING if any(each.is_late for each in followers) else OK
-
-
-def _problems(feed: str, head: int, followers: Sequence[FollowerStatus]) -> Report:
-    """Return the field `problems`, which has each problem once; {} if there are no problems."""
-    problems = dict.fromkeys(each.problem(public_name(feed), head) for each in followers)
-    problems.pop("", None)
-    return {"problems": list(problems)} if problems else {}
 
 
 def _counters(counter: LogCounter, totals: Totals, followers: Sequence[FollowerStatus]) -> Report:

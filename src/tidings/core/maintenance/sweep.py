@@ -77,10 +77,6 @@ class Failures:
                     self.errors.append(error)
 
 
-def _ignore(feed: str) -> None:
-    """Ignore the feed, for a host that does not count the findings by feed."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweeper:
     """The periodic sweep over the feeds that are due, and over all connections.
@@ -115,7 +111,7 @@ class Sweeper:
     index: IndexMonitor | None = None
     outbox: OutboxMonitor | None = None
     erasures: Callable[[str, bool], int | None] | None = None
-    about: Callable[[str], None] = _ignore
+    about: Callable[[str], None] = lambda feed: None
     # The marks and heads that this process saw at its last visits of the feeds that are still due.
     _seen: dict[str, tuple[Due, int]] = field(default_factory=dict)
 

@@ -93,7 +93,9 @@ def _ordinary_line(text: bytes, depth_max: int, now_ms: int, typed: ModuleType) 
         if len(spelled) > limits.OPERATION_BYTES_MAX:
             raise TooLarge("may be shorter in the log, so the other parser decides", field="data")
         _check_depth(text, "data", depth_max)
-        _check_digits(text)
+        # Python may refuse to parse a very long sequence of digits.
+        if len(text) > len(_MANY_DIGITS) and _MANY_DIGITS in text.translate(_ALL_ZEROS):
+            raise InvalidOperation("contains a very long number", field="data")
         data = (
             Canonical(spelled.decode())
             if typed.is_canonical(spelled)
@@ -109,12 +111,6 @@ def _ordinary_line(text: bytes, depth_max: int, now_ms: int, typed: ModuleType) 
         now_ms,
         "",
     )
-
-
-def _check_digits(text: bytes) -> None:
-    """Check that *text* has no sequence of digits so long that Python may refuse to parse it."""
-    if len(text) > len(_MANY_DIGITS) and _MANY_DIGITS in text.translate(_ALL_ZEROS):
-        raise InvalidOperation("contains a very long number", field="data")
 
 
 @cache

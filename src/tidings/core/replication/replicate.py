@@ -96,7 +96,8 @@ def group_pages(pages: Iterable[Page]) -> Iterator[list[Page]]:
     group: list[Page] = []
     size = 0
     for page in pages:
-        weight = _weight(page)
+        body = page.body if isinstance(page.body, bytes) else page.body.encode()
+        weight = len(body) + _PAGE_OVERHEAD_BYTES
         full = len(group) == limits.BATCH_PAGES_MAX or size + weight > limits.RELAY_WRITE_BYTES
         if group and full:
             yield group
@@ -105,12 +106,6 @@ def group_pages(pages: Iterable[Page]) -> Iterator[list[Page]]:
         size += weight
     if group:
         yield group
-
-
-def _weight(page: Page) -> int:
-    """Return the size of *page* in the store, in bytes."""
-    body = page.body
-    return (len(body) if isinstance(body, bytes) else len(body.encode())) + _PAGE_OVERHEAD_BYTES
 
 
 _STORE_FAILURES_MAX = 3  # consecutive failures, after which the run fails with the store's error

@@ -128,10 +128,6 @@ def _text(query: Query, name: str) -> str:
     return (query.get(name) or [""])[0]
 
 
-def _nothing(feed: str) -> tuple[Lost, ...]:
-    return ()
-
-
 @dataclass(slots=True)
 class ReplicationReader:
     """A reader of pages and rows of any feed, including a feed that is a copy itself.
@@ -145,7 +141,7 @@ class ReplicationReader:
     sources: Sources
     relays: RelayStore | None = None
     log: LogStore | None = None
-    lost: Callable[[str], tuple[Lost, ...]] = _nothing
+    lost: Callable[[str], tuple[Lost, ...]] = lambda feed: ()
     _valid: Newest[str, Place] = field(default_factory=Newest)
 
     def pages(self, feed: str, after: Place, selection: Selection, size: int) -> ReplicationBatch:
@@ -162,7 +158,9 @@ class ReplicationReader:
             raise LogFellOff(after.page, status.floor)
         valid = after.page < status.floor or after.seconds == 0 or self._valid.get(feed) == after
         first = after.page if valid else after.page - 1
-        count = _count(status, selection, first, limits.BATCH_PAGES_MAX + after.page - first)
+        # Removed parents are known up to the last page that the state contains.
+        most = limits.BATCH_PAGES_MAX + after.page - first
+        count = min(most, status.state - first) if selection.filter.leave else most
         try:
             run = self.catch_up.reader.read(feed, first, count) if count > 0 else None
         except PagesLost as lost:
@@ -281,14 +279,6 @@ def _with_known_parents(
     if not selection.filter.leave:
         return pages
     return [page for page in pages if page.number <= status.state]
-
-
-def _count(status: UpstreamStatus, selection: Selection, first: int, most: int) -> int:
-    """Return *most*, or fewer pages if *selection* needs the removed parents of the pages.
-
-    Removed parents are known up to the last page that the state contains.
-    """
-    return min(most, status.state - first) if selection.filter.leave else most
 
 
 def _status_after(status: UpstreamStatus, pages: Sequence[Page]) -> UpstreamStatus:

@@ -312,31 +312,11 @@ def _names(value: object, field: str) -> frozenset[str]:
     return filters.validate_values(value, field)
 
 
-def _share(value: object, field: str) -> Share | None:
-    return parse_share(_text(value, field))
-
-
-def _fall_off(value: object, field: str) -> FallOff:
-    return FallOff(_one_of(FallOff, value, field))
-
-
-def _role(value: object, field: str) -> Role:
-    return Role(_one_of(Role, value, field))
-
-
 def _one_of(known: type[Enum], value: object, field: str) -> object:
     values = [each.value for each in known]
     if value not in values:
         raise WrongSource(f"{field}: must be one of {', '.join(values)}")
     return value
-
-
-def _offset(value: object, field: str) -> int:
-    return _integer(value, field, 0, RESTART_OFFSET_MAX)
-
-
-def _leaders(value: object, field: str) -> int:
-    return _integer(value, field, 1, limits.LEADERS_MAX)
 
 
 def _integer(value: object, field: str, least: int, most: int) -> int:
@@ -355,12 +335,12 @@ def _cluster(value: object, field: str) -> str:
 _FIELDS: dict[str, Callable[[object, str], Any]] = {
     "url": parse_feed_url,
     **dict.fromkeys(filters.FIELDS, _names),
-    "share": _share,
-    "fall_off": _fall_off,
-    "restart_offset": _offset,
-    "role": _role,
+    "share": lambda value, field: parse_share(_text(value, field)),
+    "fall_off": lambda value, field: FallOff(_one_of(FallOff, value, field)),
+    "restart_offset": lambda value, field: _integer(value, field, 0, RESTART_OFFSET_MAX),
+    "role": lambda value, field: Role(_one_of(Role, value, field)),
     "leader": parse_feed_url,
     "address": parse_feed_url,
     "cluster": _cluster,
-    "leaders": _leaders,
+    "leaders": lambda value, field: _integer(value, field, 1, limits.LEADERS_MAX),
 }

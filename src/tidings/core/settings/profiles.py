@@ -365,16 +365,12 @@ class PushLanes:
         return self.profiles.fresh(feed).push_lanes
 
 
-def _nothing(feed: str) -> tuple[Lost, ...]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Losses:
     """The pages that each feed lost. *copied* returns those that a feed's upstream lost."""
 
     profiles: ProfileStore
-    copied: Callable[[str], tuple[Lost, ...]] = _nothing
+    copied: Callable[[str], tuple[Lost, ...]] = lambda feed: ()
 
     def __call__(self, feed: str, cursor: Cursor) -> bool:
         """Return True if a reader with *cursor* may have seen pages that were lost."""

@@ -313,7 +313,7 @@ class Projector:
         first = bool(pages) and pages[0].first == 1
         if first or any(row.expires_ms for row in rows):
             note(self.tombstones, feed, self.tombstone_ms, self.clock(), first=first)
-        if rows and self._keeps(feed):
+        if rows and self.profiles.profile(feed).leave:
             self._remove_parents(feed, pages, rows)
         if rows:
             overwritten = self.states.write(feed, rows)
@@ -334,9 +334,6 @@ class Projector:
     def on_pages_lost(self, feed: str) -> bool:
         """Return False to stop, because the state would be wrong without the lost pages."""
         return False
-
-    def _keeps(self, feed: str) -> bool:
-        return self.profiles.profile(feed).leave
 
     def _remove_parents(self, feed: str, pages: Sequence[Page], rows: Sequence[Row]) -> None:
         stored = self.states.find(feed, [row.key for row in rows])

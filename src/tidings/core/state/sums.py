@@ -232,17 +232,13 @@ class PageSums:
         return [bucket for bucket, (one, two) in pairs if None not in (one, two) and one != two]
 
 
-def _ignore(feed: str) -> None:
-    """Do nothing, because the sums are maintained regardless of demand."""
-
-
 @dataclass(frozen=True, slots=True)
 class SumReader:
     """A reader of the sums of feeds; *on_read* is called with each feed that is read."""
 
     store: SumStore
     followers: FollowerStore
-    on_read: Callable[[str], None] = _ignore
+    on_read: Callable[[str], None] = lambda feed: None
 
     def read(self, feed: str) -> Sums:
         """Return the sums as of the last page that the follower `state` handled, or a later page.

@@ -133,7 +133,9 @@ class Corrector:
                 if self.steady() >= until:
                     return _outcome(counts, handled, complete=False)
                 where, verdicts = self._apply(feed, batch, where)
-                counts += self._count_applied(verdicts)
+                self.reader.count("CorrectionsApplied", verdicts[Verdict.UNCHANGED])
+                self.reader.count("CorrectionsMoved", verdicts[Verdict.MOVED])
+                counts += verdicts
                 handled += len(batch)
         return _outcome(counts, handled, complete=True)
 
@@ -192,7 +194,11 @@ class Corrector:
         """Try to write a page of *batch*; return the conflicts, and True if it is in the log."""
         where, number = seen.copy(), self.reader.log.take(feed, counted)
         if not self._read_to(feed, number - 1, where, limits.CORRECT_POLLS_MAX):
-            self._yield(feed, number, where)
+            # No process must wait for this page. Then wait for the slow writer of an earlier page.
+            now = self.reader.clock()
+            yielded = filler(number, at_ms=now, expires_ms=now + self.filler.page_ms)
+            self.reader.log.put(feed, yielded)
+            self._read_to(feed, number, where, limits.CORRECT_YIELD_POLLS_MAX)
             return where, False
         page = self._page(number, batch, where, append_id)
         is_written = self.reader.log.put(feed, page) == page.append_id
@@ -228,20 +234,6 @@ class Corrector:
             if not self.filler.close_hole(feed, where.page):
                 self.sleep(limits.CORRECT_POLL_MS)
         return True
-
-    def _yield(self, feed: str, number: int, where: Conflicts) -> None:
-        """Write a filler at *number*, so that no process waits for that page.
-
-        Then wait for the slow writer of an earlier page.
-        """
-        now = self.reader.clock()
-        self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.filler.page_ms))
-        self._read_to(feed, number, where, limits.CORRECT_YIELD_POLLS_MAX)
-
-    def _count_applied(self, verdicts: Counter[Verdict]) -> Counter[Verdict]:
-        self.reader.count("CorrectionsApplied", verdicts[Verdict.UNCHANGED])
-        self.reader.count("CorrectionsMoved", verdicts[Verdict.MOVED])
-        return verdicts
 
 
 def _outcome(counts: Counter[Verdict], handled: int, *, complete: bool) -> Outcome:

@@ -309,7 +309,9 @@ def decide_next_step(
     """
     if summary is None:
         raise PlanMissing(f"{below}{SUMMARY} is missing")
-    ahead = _groups(below, summary)
+    # Parts of a group may be applied in parallel, but the next group must wait for all of them.
+    folders = dict.fromkeys(part["name"].rpartition("/")[0] for part in summary["parts"])
+    ahead = [f"{below}{folder}/part-" for folder in folders]
     following, outcome = _following(summary, bool(ahead), dry_run)
     return {
         "next": following,
@@ -329,15 +331,6 @@ def _following(summary: Mapping[str, Any], something: bool, dry_run: bool) -> tu
     if not something:
         return END, NOTHING
     return (END, PLANNED) if dry_run else (APPLY, DONE)
-
-
-def _groups(below: str, summary: Mapping[str, Any]) -> list[str]:
-    """Return the key prefixes of the groups of parts, in order.
-
-    Parts of a group may be applied in parallel, but the next group must wait for all of them.
-    """
-    folders = dict.fromkeys(part["name"].rpartition("/")[0] for part in summary["parts"])
-    return [f"{below}{folder}/part-" for folder in folders]
 
 
 def total(decision: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -98,13 +98,14 @@ def line_of(raw: object, resources: Mapping[str, Resource], *, now_ms: int, wher
         raise InvalidItem(f"unknown resource: {kind.get('resource')}")
     if not isinstance(kind.get("subResources"), list):
         raise InvalidItem("must be an array of strings", field=f"{where}subResources")
+    extra = {name: value for name, value in raw.items() if name not in (*_OURS, "event")}
     return line_from(
         {
             "event": _event(raw, where),
             "type": kind["resource"],
             "id": raw["changedResourceId"],
             "changed": kind["subResources"],
-            "data": _extra(raw) or None,
+            "data": extra or None,
         },
         now_ms=now_ms,
         where=where,
@@ -121,10 +122,6 @@ def _event(raw: Mapping[str, Any], where: str) -> object:
         rule = f"must be one of {', '.join(EVENTS)}"
         raise InvalidItem(rule, field=f"{where}event", value=event)
     return event
-
-
-def _extra(raw: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in raw.items() if name not in (*_OURS, "event")}
 
 
 class Items:

@@ -129,7 +129,8 @@ def parse(text: str, listener: Listener, resources: Mapping[str, Resource]) -> R
     registered = replace(listener, instance=instance, service=_service(raw), kinds=kinds)
     if len(registered.filter.keys()) > limits.FILTER_VALUES_MAX:
         _refuse(f"{says} holds at most {limits.FILTER_VALUES_MAX} sub-resources")
-    return RegistrationRequest(registered, _password(raw))
+    password = raw.get("password")
+    return RegistrationRequest(registered, password if isinstance(password, str) else None)
 
 
 def _object(text: str, version: int, says: str) -> dict[str, Any]:
@@ -214,11 +215,6 @@ def _service(raw: Mapping[str, Any]) -> str:
     if len(text) > limits.SERVICE_BYTES_MAX:
         _refuse(f'registration "service" holds at most {limits.SERVICE_BYTES_MAX} bytes')
     return text
-
-
-def _password(raw: Mapping[str, Any]) -> str | None:
-    password = raw.get("password")
-    return password if isinstance(password, str) else None
 
 
 def _refuse(sentence: str) -> NoReturn:

@@ -79,6 +79,7 @@ def parse_message(text: str, feed_names: FeedNames) -> Message:
     if act not in (Act.SUBSCRIBE, Act.RESUME):
         return Message(act)
     cursor, leave = _cursor(raw, act), _switch(raw, "leave")
+    # With an unknown encoding, the client receives plain messages, which all clients can read.
     return Message(
         act=act,
         feed=feed_names.key(_text(raw, "feed", DEFAULT_FEED)),
@@ -89,7 +90,7 @@ def parse_message(text: str, feed_names: FeedNames) -> Message:
         at=cursors.parse(cursor),
         password=_password(raw),
         leave=leave,
-        encoding=_encoding(raw),
+        encoding=GZIP if _text(raw, "encoding", "") == GZIP else "",
         traced=_switch(raw, "trace"),
     )
 
@@ -140,14 +141,6 @@ def _password(raw: dict[str, Any]) -> str | None:
     return password
 
 
-def _encoding(raw: dict[str, Any]) -> str:
-    """Return the requested encoding if it is known, otherwise "".
-
-    A client that requests an unknown encoding receives plain messages, which all clients can read.
-    """
-    return GZIP if _text(raw, "encoding", "") == GZIP else ""
-
-
 def _switch(raw: dict[str, Any], field: str) -> bool:
     value = raw.get(field)
     if value is not None and not isinstance(value, bool):
@@ -196,18 +189,18 @@ class Registrar:
             return
         try:
             listener = replace(listener, feed=self.feed_names.key(listener.feed))
-            resources = self._resources(listener.feed)
+            resources = by_name(self.profiles.profile(listener.feed).resources)
             request = parse(text, listener, resources)
             given = credential(request.password)
             allowed = READ_ALL.admit(self.guard, listener.feed, given)
         except Rejected as error:
-            self._refuse(connection, str(error))
+            # API Gateway cannot send a reason with the close.
+            self.runtime.count("RegistrationsRefused", 1)
+            self.sockets.send(connection.id, str(error))
+            self._end(connection.id)
             return
         admitted = replace(connection, admission=allowed.admission)
         self._register(admitted, request.listener, resources)
-
-    def _resources(self, feed: str) -> Mapping[str, Resource]:
-        return by_name(self.profiles.profile(feed).resources)
 
     def _pong(self, connection: Connection, text: str) -> None:
         try:
@@ -218,15 +211,6 @@ class Registrar:
             idle = connection.state in (State.LEAVING, State.OPEN)  # others may have its resources
             state = State.LIVE if idle else connection.state
             self.sockets.send(connection.id, events.reply("pong", state=state.value))
-
-    def _refuse(self, connection: Connection, sentence: str) -> None:
-        """Refuse a registration: send *sentence* as a message, then close the connection.
-
-        API Gateway cannot send a reason with the close.
-        """
-        self.runtime.count("RegistrationsRefused", 1)
-        self.sockets.send(connection.id, sentence)
-        self._end(connection.id)
 
     def _register(
         self, connection: Connection, listener: Listener, resources: Mapping[str, Resource]
