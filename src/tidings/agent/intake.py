@@ -174,21 +174,14 @@ class Checker:
         """Check until the receiver has ended and all datagrams are checked."""
         running = True
         while running:
-            running = self._wait_for_wake()
+            ready, _, _ = select.select([self._wake_pipe], [], [], WAKE_WAIT_S)
+            running = not ready or bool(os.read(self._wake_pipe, 65_536))
             try:
-                self._check_all()
+                while check(self._store, self._report):
+                    self._grown()
+                    self._store.cut()
             except sqlite3.Error as error:
                 self._notices.report("disk", f"the queue cannot be written: {error}")
-
-    def _wait_for_wake(self) -> bool:
-        """Wait for a wake-up or a timeout. Return False when the pipe is closed."""
-        ready, _, _ = select.select([self._wake_pipe], [], [], WAKE_WAIT_S)
-        return not ready or bool(os.read(self._wake_pipe, 65_536))
-
-    def _check_all(self) -> None:
-        while check(self._store, self._report):
-            self._grown()
-            self._store.cut()
 
     def _report(self, why: str) -> None:
         self._notices.report("error", f"a datagram is not an operation: {why}")

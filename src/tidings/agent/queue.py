@@ -134,7 +134,9 @@ class Store:
         A committed transaction survives a kill of the process. A *durable* transaction and all
         transactions before it also survive a power loss.
         """
-        self._sync(durable)
+        if durable != self._durable:
+            self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield self._db
@@ -197,11 +199,6 @@ class Store:
             db.execute("INSERT INTO target VALUES (?)", (target,))
             counted = ("received", "errors", "discarded", "ingested", "refused")
             db.execute(f"UPDATE totals SET {', '.join(f'{name} = 0' for name in counted)}")
-
-    def _sync(self, durable: bool) -> None:
-        if durable != self._durable:
-            self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            self._durable = durable
 
 
 def now_ms() -> int:

@@ -80,14 +80,10 @@ def _both(host: str, port: int) -> tuple[socket.socket, socket.socket]:
         listener.close()
         datagrams.close()
         raise
-    _enlarge(datagrams)
-    return listener, datagrams
-
-
-def _enlarge(datagrams: socket.socket) -> None:
     for option in (socket.SO_RCVBUF, _SO_RCVBUFFORCE):
         with contextlib.suppress(OSError):
             datagrams.setsockopt(socket.SOL_SOCKET, option, RECEIVE_BUFFER_BYTES)
+    return listener, datagrams
 
 
 def kernel_drops(inode: int, tables: tuple[Path, ...] = _UDP_TABLES) -> int | None:
@@ -150,12 +146,9 @@ class Receiver:
                 self._pending.append(receive(DATAGRAM_BYTES_MAX))
         self._pending_bytes += sum(map(len, self._pending[before:]))
         if self._pending_bytes > PENDING_BYTES_MAX or len(self._pending) > PENDING_MAX:
-            self._discard(before)
-
-    def _discard(self, before: int) -> None:
-        self._discarded += len(self._pending) - before
-        self._pending_bytes -= sum(map(len, self._pending[before:]))
-        del self._pending[before:]
+            self._discarded += len(self._pending) - before
+            self._pending_bytes -= sum(map(len, self._pending[before:]))
+            del self._pending[before:]
 
     def _flush(self) -> None:
         """Write one chunk. If the disk is full or busy, the chunk stays pending."""

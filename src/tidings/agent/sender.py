@@ -142,7 +142,9 @@ class Sender:
             try:
                 sent = self._send_next()
             except sqlite3.Error as error:
-                self._disk(error)
+                self.condition.fail("disk", str(error))
+                self._notices.report("disk", f"the queue cannot be written: {error}")
+                self._ending.wait(DISK_DELAY_S)
                 sent = True
             if not sent:
                 if ending:
@@ -197,11 +199,6 @@ class Sender:
         self._notices.report(state, f"{self._target.url}: {error}; {queued:,} queued, trying again")
         if self._ending.wait(delay_s):
             time.sleep(min(delay_s, ENDING_DELAY_S_MAX))
-
-    def _disk(self, error: sqlite3.Error) -> None:
-        self.condition.fail("disk", str(error))
-        self._notices.report("disk", f"the queue cannot be written: {error}")
-        self._ending.wait(DISK_DELAY_S)
 
 
 def keep(folder: Path, lines: Sequence[bytes]) -> bool:

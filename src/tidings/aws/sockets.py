@@ -255,7 +255,8 @@ class Requests(Generic[Tag]):
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                _begin_to_connect(sock, address)
+                with suppress(BlockingIOError):  # the connection is established later
+                    sock.connect(address)
             except OSError:
                 sock.close()
                 continue
@@ -296,15 +297,12 @@ class Requests(Generic[Tag]):
             self._await(connection, selectors.EVENT_WRITE if writes else selectors.EVENT_READ)
         except (OSError, httptools.HttpParserError):
             if connection.phase is _Phase.CONNECTING and connection.others:
-                self._try_next(connection)
+                # The address refused to connect: connect to the next one.
+                del self._under_way[connection]
+                self._drop(connection)
+                self._begin(self._open(connection.others), connection.tag, connection.request)
             else:
                 self._fail(connection)
-
-    def _try_next(self, connection: _Connection) -> None:
-        """Connect to the next address, because the address of *connection* refused to connect."""
-        del self._under_way[connection]
-        self._drop(connection)
-        self._begin(self._open(connection.others), connection.tag, connection.request)
 
     def _do_next(self, connection: _Connection) -> None:
         match connection.phase:
@@ -317,7 +315,8 @@ class Requests(Generic[Tag]):
             case _Phase.SHAKING_HANDS:
                 self._shake_hands(connection)
             case _Phase.IDLE:
-                self._leave(connection)
+                self._idle.remove(connection)
+                self._drop(connection)
 
     def _connect(self, connection: _Connection) -> None:
         problem = connection.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -372,11 +371,6 @@ class Requests(Generic[Tag]):
         else:
             self._drop(connection)
 
-    def _leave(self, connection: _Connection) -> None:
-        """Close an idle connection that the server has closed or on which it sent data."""
-        self._idle.remove(connection)
-        self._drop(connection)
-
     def _fail(self, connection: _Connection) -> None:
         del self._under_way[connection]
         sent = connection.written > 0
@@ -388,11 +382,6 @@ class Requests(Generic[Tag]):
         with suppress(KeyError, ValueError):  # the socket is not registered if `wrap_socket` failed
             self._selector.unregister(connection.socket)
         connection.socket.close()
-
-
-def _begin_to_connect(sock: socket.socket, address: Any) -> None:
-    with suppress(BlockingIOError):  # the connection is established later
-        sock.connect(address)
 
 
 _REFUSED, _GONE, _THROTTLED, _FAULT = 300, 410, 429, 500

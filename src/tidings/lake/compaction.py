@@ -15,7 +15,7 @@ from functools import partial
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import (
     DataSource,
@@ -295,7 +295,8 @@ class Compaction:
     ) -> None:
         if not groups:
             return
-        of_part = list(_numbers(spans, groups))
+        group_of = {span: number for number, group in enumerate(groups) for span in group}
+        of_part = [(at, group_of[span]) for at, span in enumerate(spans) if span in group_of]
         known = self.session.createDataFrame(of_part, "part LONG, group LONG")
         kept = flagged.where("kept").join(F.broadcast(known), "part")
         at = F.collect_set(F.struct("page", "slot")).alias("at")
@@ -328,12 +329,6 @@ def _weigh(spans: Sequence[Span], flagged: DataFrame) -> list[Weighed]:
     return [Weighed(span, *by_part.get(number, (0, 0, 0))) for number, span in enumerate(spans)]
 
 
-def _numbers(spans: Sequence[Span], groups: Sequence[Sequence[Span]]) -> Iterator[tuple[int, int]]:
-    """Yield the index of each part to rewrite, and the index of its group."""
-    group_of = {span: number for number, group in enumerate(groups) for span in group}
-    return ((at, group_of[span]) for at, span in enumerate(spans) if span in group_of)
-
-
 def flag_entries(entries: DataFrame, *, changes: bool) -> DataFrame:
     """Return part, page, slot and size of each entry, and `kept`, True if the entry is kept.
 
@@ -341,7 +336,9 @@ def flag_entries(entries: DataFrame, *, changes: bool) -> DataFrame:
     which have no object, are removed, and erasure entries are kept. The parts of *entries* may
     overlap.
     """
-    head = F.from_json(_head(), "type STRING, id STRING")
+    begins = F.instr("line", _DATA)
+    cut = F.concat(F.col("line").substr(F.lit(1), begins - 1), F.lit("}"))
+    head = F.from_json(F.when(begins > 0, cut).otherwise(F.col("line")), "type STRING, id STRING")
     read = entries.select(
         "part",
         "page",
@@ -363,12 +360,6 @@ def flag_entries(entries: DataFrame, *, changes: bool) -> DataFrame:
         .otherwise(unread | last | F.col("erasure"))
     )
     return read.select("part", "page", "slot", "size", kept.alias("kept"))
-
-
-def _head() -> Column:
-    begins = F.instr("line", _DATA)
-    cut = F.concat(F.col("line").substr(F.lit(1), begins - 1), F.lit("}"))
-    return F.when(begins > 0, cut).otherwise(F.col("line"))
 
 
 PARTS_PER_PARTITION = 8  # parts for each partition of a shuffle, with about 64 MB of text

@@ -79,7 +79,7 @@ class TableWork:
             LakeError, SparkError: see `Follower`.
         """
         session, feed = self.warehouse.session(spark), self.place.feed
-        tables = FeedTables(session, self.warehouse, feed, self.schemas, _ignore)
+        tables = FeedTables(session, self.warehouse, feed, self.schemas, lambda phase: None)
 
         def print_batch(batch: Batch) -> None:
             _say(json.dumps({"feed": public_name(feed), **asdict(batch)}))
@@ -232,10 +232,6 @@ def _source(feed: str, named: argparse.Namespace) -> Source:
         "archive": named.archive,
     }
     return Source({name: value for name, value in given.items() if value})
-
-
-def _ignore(phase: str) -> None:
-    """Ignore the name of a phase, because the job reports each batch when it is written."""
 
 
 def _say(line: str) -> None:

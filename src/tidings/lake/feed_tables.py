@@ -127,7 +127,9 @@ class TypeTable:
         values = [F.col("_values").getField(f"c{at}") for at in range(len(known) + 1)]
         texts = [F.col("_texts").getField(f"c{at}") for at in range(len(known))]
         fits = values[-1].isNull() & _keys_are(F.col("data"), keys)
-        fits &= F.forall(_fractions(F.col("data")), lambda each: _is_exact(each, _double(each)))
+        fits &= F.forall(
+            _fractions(F.col("data")), lambda each: _is_exact(each, each.try_cast("double"))
+        )
         for (column, _), text, value in zip(known, texts, values, strict=False):
             check = _check(column.kind)
             if check is not None:
@@ -243,10 +245,6 @@ def _fractions(document: Column) -> Column:
     return F.regexp_extract_all(
         F.regexp_replace(plain, '"[^"]*+"', '""'), F.lit(_FRACTION), F.lit(0)
     )
-
-
-def _double(number: Column) -> Column:
-    return number.try_cast("double")
 
 
 def _digits(number: Column) -> Column:

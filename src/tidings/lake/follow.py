@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -205,10 +205,13 @@ class Follower:
 
     def _took(self, frame: DataFrame, number: int) -> None:
         begun = time.monotonic()
-        through = self._end_of(number)
+        written = (self._offsets / str(number)).read_text().splitlines()
+        through = in_log(offset_from(json.loads(written[-1])).at)
         rows = frame.persist()
         try:
-            operations, erasures = rows.agg(F.count("*"), _first_erasure()).collect()[0]
+            is_erasure = (F.col("event") == "delete") & F.endswith("line", F.lit(ERASURE_MARK))
+            first = F.min(F.when(is_erasure, F.col("page")))
+            operations, erasures = rows.agg(F.count("*"), first).collect()[0]
             misfits = self.tables.take(rows, through, erasures or 0)
         finally:
             rows.unpersist()
@@ -229,20 +232,9 @@ class Follower:
         if number % MAINTAIN_BATCHES == MAINTAIN_BATCHES - 1:
             self.tables.maintain()
 
-    def _end_of(self, number: int) -> Place:
-        """Return the end of the batch, which Spark stored before it began the batch."""
-        written = (self._offsets / str(number)).read_text().splitlines()
-        return in_log(offset_from(json.loads(written[-1])).at)
-
     def _session(self) -> SparkSession:
         register(self.tables.session)
         return self.tables.session
-
-
-def _first_erasure() -> Column:
-    """Return an aggregate: the page of the first erasure entry, or null."""
-    is_erasure = (F.col("event") == "delete") & F.endswith("line", F.lit(ERASURE_MARK))
-    return F.min(F.when(is_erasure, F.col("page")))
 
 
 def _stop_error(gone: str) -> Stopped:

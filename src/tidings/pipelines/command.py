@@ -92,19 +92,15 @@ def init(
       tidings pipeline init postgres parquet
       tidings pipeline init ndjson --read mysql --file orders.py --name orders
     """
-    if file.exists() and not force and not _consents(file):
+    if (
+        file.exists()
+        and not force
+        and not (sys.stdin.isatty() and click.confirm(f"{file} exists, overwrite?"))
+    ):
         raise click.ClickException(f"{file} exists and was left as it is")
     once = tuple(dict.fromkeys(sources)), tuple(dict.fromkeys(sinks))
     file.write_text(render_file(name, url or DEFAULT_URL, feed, *once))
     answer({"file": str(file)}, f"wrote {file}", as_json=as_json)
-
-
-def _consents(file: Path) -> bool:
-    """Return True if the user agrees to overwrite the file.
-
-    If stdin is not a terminal, return False without asking.
-    """
-    return sys.stdin.isatty() and click.confirm(f"{file} exists, overwrite?")
 
 
 @pipeline.command(epilog=EXIT_CODES)

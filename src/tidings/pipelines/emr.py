@@ -27,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--events-bus", metavar="NAME", help="also put each event on this bus")
     named = parser.parse_args(arguments)
     try:
-        made = load(_find_file(named.file))
+        # The archive of a job is unpacked in a folder of `sys.path`.
+        places = [named.file, *(Path(each) / named.file for each in sys.path)]
+        made = load(next((each for each in places if each.is_file()), named.file))
     except WrongPipeline as error:
         parser.error(str(error))
     return 0 if _ran(made, named.events_bus) else 1
@@ -38,15 +40,6 @@ def _ran(made: Pipeline, bus: str | None) -> bool:
         runner = Runner(made, send)
         stop_on_signals(runner.stop)
         return runner.run()
-
-
-def _find_file(file: Path) -> Path:
-    """Return *file* if it exists; otherwise its path in a folder of `sys.path`.
-
-    The archive of a job is unpacked in such a folder.
-    """
-    places = [file, *(Path(each) / file for each in sys.path)]
-    return next((each for each in places if each.is_file()), file)
 
 
 if __name__ == "__main__":

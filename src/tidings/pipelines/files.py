@@ -64,7 +64,7 @@ class OnDisk:
             self._folder.mkdir(parents=True, exist_ok=True)
         found = self._folder.glob(f"part-*{self._suffix}")
         names = [path.name for path in found if is_part(path.name)]
-        return _number(max(names)) if names else 0
+        return int(max(names).partition(".")[0].removeprefix("part-")) if names else 0
 
     def others(self) -> int:
         names = (path.name for path in self._folder.glob(f"*{self._suffix}"))
@@ -97,10 +97,6 @@ def name_of(number: int, suffix: str) -> str:
 
 def is_part(name: str) -> bool:
     return re.match(r"part-\d{10}\.", name) is not None
-
-
-def _number(name: str) -> int:
-    return int(name.partition(".")[0].removeprefix("part-"))
 
 
 class Ndjson:

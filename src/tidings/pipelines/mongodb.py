@@ -215,8 +215,9 @@ class MongoDB(OwnedStore):
                 error.details[name] for name in ("writeErrors", "writeConcernErrors")
             )
             for each in failures:
-                if not _is_there(each):
-                    raise _failure(each) from None
+                if each["code"] != _DUPLICATE_KEY or "index: _id_ " not in each["errmsg"]:
+                    # The client's own error would show the document.
+                    raise Busy(each["errmsg"], of_code("MongoDB", each["code"])) from None
             if unconfirmed:
                 raise Busy(unconfirmed[0]["errmsg"]) from None
             # Each failed document already exists: with a later version, or because another worker
@@ -255,15 +256,6 @@ def _document(index: int, message: Message) -> _Document | None:
     if len(content) > DOCUMENT_BYTES:
         raise Unwritten(index, f"a document has at most {DOCUMENT_BYTES:,} bytes")
     return _Document(fields["_id"], fields["version"], RawBSONDocument(content))
-
-
-def _is_there(failure: dict[str, Any]) -> bool:
-    return failure["code"] == _DUPLICATE_KEY and "index: _id_ " in failure["errmsg"]
-
-
-def _failure(failure: dict[str, Any]) -> Exception:
-    """Return an error without the document, which the client's own error would show."""
-    return Busy(failure["errmsg"], of_code("MongoDB", failure["code"]))
 
 
 LOOK_MS = 300  # the time to collect changes; it is short, so that a change is soon in the feed
@@ -377,14 +369,11 @@ class MongoCollection:
             except OperationFailure as error:
                 found.append(str(error))
             collection = client[self._database][self._rows.name]
-            found = found or self._problems_of_documents(name, collection)
+            found = found or self._rows.problems_of_size(
+                name, lambda: (self._rows.select(each, None) for each in collection.find())
+            )
         role = f'{{role: "read", db: "{self._database}"}}'
         return found, [f'db.grantRolesToUser("USER", [{role}])']
-
-    def _problems_of_documents(self, name: str, collection: Any) -> list[str]:
-        return self._rows.problems_of_size(
-            name, lambda: (self._rows.select(each, None) for each in collection.find())
-        )
 
     def __str__(self) -> str:
         return f"collection {self._rows.name} at {self._shown}"

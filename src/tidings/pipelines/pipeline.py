@@ -162,7 +162,10 @@ def _name_step(step: Step, name: str, *arguments: str) -> Step:
 
 def _comparison(name: str, match: Any) -> Callable[[Any], bool]:
     if name in _EQUAL:
-        return lambda value: _same(value, match)
+        # In JSON, true and 1 are different, although they are equal in Python.
+        return lambda value: (
+            isinstance(value, bool) == isinstance(match, bool) and bool(value == match)
+        )
     if name == _MATCHES:
         pattern = _pattern(match)
         return lambda value: isinstance(value, str) and pattern.search(value) is not None
@@ -178,11 +181,6 @@ def _pattern(match: Any) -> re.Pattern[str]:
         return re.compile(match)
     except (re.error, TypeError) as error:
         raise WrongPipeline(f"skip: {match!r} is not a regular expression: {error}") from None
-
-
-def _same(value: Any, match: Any) -> bool:
-    """Compare two values of JSON. True and 1 are different, although they are equal in Python."""
-    return isinstance(value, bool) == isinstance(match, bool) and bool(value == match)
 
 
 def _comparable(value: Any, match: Any) -> bool:

@@ -967,7 +967,9 @@ class PostgresTable:
         if not self._loaders:
             self._loaders = self._load_columns()
             self._kinds = {each["name"]: each["kind"] for each in shape.columns}
-        self._remember(found)
+        # Remember the last transaction before its changes are in the feed (`_is_same_history`).
+        if found:  # transactions are returned completely, so the last message is the end of one
+            self._state["commit"] = found[-1]["data"].hex()
         decoder, changes = Decoder(), list[_Change]()
         members, committed = {each["oid"] for each in shape.tables}, ""
         for row in found:
@@ -988,11 +990,6 @@ class PostgresTable:
                 changes = []
         yield from self._operations_of(changes)
         self._release(end if len(found) < CHANGES_MAX else committed, is_idle=not found)
-
-    def _remember(self, found: Sequence[Row]) -> None:
-        """Remember the last transaction before its changes are in the feed (`_is_same_history`)."""
-        if found:  # transactions are returned completely, so the last message is the end of one
-            self._state["commit"] = found[-1]["data"].hex()
 
     def _release(self, end: str, *, is_idle: bool) -> None:
         """Let the server remove its log up to *end*.

@@ -165,7 +165,9 @@ class SourceWorker:
         if self.progress.state != WAITING:
             self.progress.resume()
         with self._reconnect.attempt():
-            self._reader.open(self._name, self._state(), self._known)
+            with self._source.opened(Objects) as objects:
+                reader = objects.one(READER, self._name)
+            self._reader.open(self._name, dict(reader["data"]) if reader else {}, self._known)
         try:
             if self._append(stopping):
                 self.progress.state = "done"
@@ -212,11 +214,6 @@ class SourceWorker:
             return batch
         tag = owner_tag(self._name)
         return Batch([owned(each, tag) for each in batch.operations], batch.state)
-
-    def _state(self) -> dict[str, Any]:
-        with self._source.opened(Objects) as objects:
-            reader = objects.one(READER, self._name)
-        return dict(reader["data"]) if reader else {}
 
     def _known(self, kind: str) -> Digests:
         """Return the objects of the type *kind* in the feed, with a digest if they are ours."""
@@ -541,13 +538,17 @@ class Runner:
                 self.stop()
             if self._stopping.is_set():
                 end_s = end_s or time.monotonic() + GRACE_S
-                self._interrupt()
+                for reader in self._readers:
+                    with suppress(Exception):
+                        reader.interrupt()
                 if time.monotonic() > end_s and not any(work.is_writing for work, _ in alive):
                     break
             elif time.monotonic() - reported_s >= METRICS_S:
                 reported_s = time.monotonic()
                 self._metrics()
-                self._end_when_done()
+                done = [each for each in self._readers if each.progress.state in ("done", "failed")]
+                if self._readers and done == self._readers and self._is_at_end():
+                    self.stop()
         for each in self.progress:
             each.state = each.state if each.state in ("failed", "done") else "stopped"
         self._metrics()
@@ -575,21 +576,11 @@ class Runner:
                 threading.Thread(target=self._measure, args=given, daemon=True).start()
         return threads
 
-    def _interrupt(self) -> None:
-        for reader in self._readers:
-            with suppress(Exception):
-                reader.interrupt()
-
     def _measure(self, progress: Progress, measure: Callable[[], int | None]) -> None:
         while not self._stopping.is_set():
             with suppress(Exception):  # the reader itself reports that its source is away
                 progress.retained_bytes = measure()
             self._stopping.wait(MEASURE_S)
-
-    def _end_when_done(self) -> None:
-        done = [each for each in self._readers if each.progress.state in ("done", "failed")]
-        if self._readers and done == self._readers and self._is_at_end():
-            self.stop()
 
     def _has_begun(self) -> bool:
         """Return True if the stores have received everything that the feed had at the start.

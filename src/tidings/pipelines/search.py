@@ -258,14 +258,10 @@ class Search(OwnedStore):
 
     def _marked_indices(self) -> Iterator[str]:
         """Yield the indices that have the mark of this store now, or that cannot have a mark."""
-        for name, mark in self._marks(self._pattern).items():
-            if mark == self._owner.mark:
+        for name, meta in self._metas(self._pattern).items():
+            if str(meta.get(_FIELD, "")) == self._owner.mark:
                 yield name
         yield from (each for each in self._unmarked if _are_positions(self._sample(each)))
-
-    def _marks(self, pattern: str) -> dict[str, str]:
-        """Return the mark of each index, also of those with an alias."""
-        return {name: str(meta.get(_FIELD, "")) for name, meta in self._metas(pattern).items()}
 
     def _metas(self, pattern: str) -> dict[str, dict[str, Any]]:
         assert self._client is not None

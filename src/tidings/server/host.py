@@ -280,7 +280,10 @@ class Host(Assembly):
         for feed in self.stores.due_feeds.erasing(expiring_ms()):
             self.waker.wake(feed, ERASE)
         for feed in self.settings.sources:
-            self._free(feed)
+            # Release the lock of the relay of *feed*. At the start, only a killed process holds it.
+            relay = self.stores.relays.relay(feed)
+            if relay.owner:
+                self.stores.relays.write(relay, replace(relay, owner="", lease_until_ms=0))
             self.waker.wake(feed, RELAY)
         self.waker.wake(HOST, REMOVE)
 
@@ -345,7 +348,10 @@ class Host(Assembly):
     def _repair(self) -> None:
         """Close feeds, fill holes, begin new generations and repeat erasures, where needed."""
         for feed in used_but_open(self.database):
-            self._close_if_used(feed)
+            users = self.stores.documents.operator_document(feed, USERS).text
+            is_used = users or any(self.stores.keys.keys(feed))
+            if is_used and not self.profiles.profile(feed).closed:
+                close(self.profiles, feed)
         for feed in self.stores.due_feeds.lagging():
             try:
                 self._archive_again(feed)
@@ -373,12 +379,6 @@ class Host(Assembly):
                 "%(feed)s: erasures were not requested again: %(error)s",
                 {"feed": feed, "error": error},
             )
-
-    def _close_if_used(self, feed: str) -> None:
-        """Mark *feed* as closed if it has keys or users; see `used_but_open`."""
-        users = self.stores.documents.operator_document(feed, USERS).text
-        if not self.profiles.profile(feed).closed and (users or any(self.stores.keys.keys(feed))):
-            close(self.profiles, feed)
 
     def on_operator_change(self, kind: str, feed: str, name: str) -> None:
         """Discard the cached value that an operator's command has changed in the database."""
@@ -445,12 +445,6 @@ class Host(Assembly):
             clock=now_ms,
             is_deleted=self.directory.is_deleted,
         )
-
-    def _free(self, feed: str) -> None:
-        """Release the lock of the relay of *feed*. At the start, only a killed process holds it."""
-        relay = self.stores.relays.relay(feed)
-        if relay.owner:
-            self.stores.relays.write(relay, replace(relay, owner="", lease_until_ms=0))
 
     @property
     def pool(self) -> ThreadPoolExecutor:

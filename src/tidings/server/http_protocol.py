@@ -343,7 +343,7 @@ class Cycle(RequestResponseCycle):
                 self.disconnected = True
                 self.transport.close()
                 self.on_response()
-            self.on_response = _nothing
+            self.on_response = lambda: None
             # Without this reference to itself, the cycle is freed now, and not by the garbage
             # collector.
             del self.scope[WRITE_NOW]  # type: ignore[misc]
@@ -394,10 +394,6 @@ class Cycle(RequestResponseCycle):
         self.meters.count_answer(route, self.scope["method"], status, seconds)
         if self.meters.observe_answer is not None:
             self.meters.observe_answer(self.scope, route, status, seconds)
-
-
-def _nothing() -> None:
-    pass
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -560,7 +556,9 @@ class HttpProtocol(HttpToolsProtocol):
         scope["method"] = self.parser.get_method().decode("ascii")
         scope["http_version"] = version
         path, query = self._target(scope["method"])
-        self._check_host(version)
+        hosts = [name for name, _ in self.headers].count(b"host")
+        if hosts > 1 or (hosts == 0 and version == "1.1"):
+            raise self._rejection(400, "a request of HTTP/1.1 must have exactly one Host field")
         if self.parser.should_upgrade():
             if self._active is not None and self._should_upgrade():
                 raise self._rejection(400, "a WebSocket needs a connection without other requests")
@@ -604,11 +602,6 @@ class HttpProtocol(HttpToolsProtocol):
         if not path.startswith(b"/"):
             raise self._rejection(400, "the request target is not a path")
         return path, url.query or b""
-
-    def _check_host(self, version: str) -> None:
-        hosts = [name for name, _ in self.headers].count(b"host")
-        if hosts > 1 or (hosts == 0 and version == "1.1"):
-            raise self._rejection(400, "a request of HTTP/1.1 must have exactly one Host field")
 
     def _cycle(self, keeps_alive: bool) -> Cycle:
         cycle = Cycle(

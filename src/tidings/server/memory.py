@@ -250,7 +250,8 @@ class MemoryFollowers:
     def take(
         self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None
     ) -> Lease:
-        follower = self._follower(feed, name)
+        followers = self._feeds.setdefault(feed, self._of_feed(feed))
+        follower = followers.setdefault(name, StoredFollower(feed, name))
         if not follower.owner or (over and over.is_of(self._lease(follower))):
             follower.owner = owner
             follower.fence += 1
@@ -298,10 +299,6 @@ class MemoryFollowers:
 
     def _sorted(self, feed: str) -> Sequence[StoredFollower]:
         return [follower for _, follower in sorted([*self._of_feed(feed).items()])]
-
-    def _follower(self, feed: str, name: str) -> StoredFollower:
-        followers = self._feeds.setdefault(feed, self._of_feed(feed))
-        return followers.setdefault(name, StoredFollower(feed, name))
 
     def _of_feed(self, feed: str) -> dict[str, StoredFollower]:
         """Return the followers of *feed* by name, which the caller does not change."""

@@ -256,10 +256,6 @@ class HeadFile:
         self._file = None
 
 
-def _never(feed: str) -> bool:
-    return False
-
-
 @dataclass(slots=True, kw_only=True)
 class Generations:
     """The check whether the data file *path* was restored, and the start of a new generation.
@@ -276,7 +272,7 @@ class Generations:
     relays: RelayStore
     chained: Collection[str]
     clock: Clock
-    is_deleted: Callable[[str], bool] = _never
+    is_deleted: Callable[[str], bool] = lambda feed: False
     _noted: tuple[int, int | None] = (0, None)
     _heads: HeadFile = field(init=False)
 

@@ -57,7 +57,9 @@ class DynamoDBBackend:
         feed, log = self.where.feed, self.place.log()
         projected = self.place.followers().checkpoints(feed).get(STATE, 0)
         frontier = self.place.reader().frontier(feed, projected)
-        return Ends(self._floor(log.floor(feed)), frontier, projected)
+        floor = log.floor(feed)
+        needed = self.where.archive and floor > 1
+        return Ends(min(floor, self._archive.first()) if needed else floor, frontier, projected)
 
     def end_of(self, page: int) -> Place | None:
         in_log = None if self.where.from_archive else self._next(page)
@@ -127,14 +129,6 @@ class DynamoDBBackend:
             while rows := state.read(self.where.feed, bucket, after):
                 yield _piece([row for row in rows if _is_wanted(row, copy, now)])
                 after = rows[-1].key
-
-    def _floor(self, floor: int) -> int:
-        """Return the first readable page. *floor* is the first page of the log.
-
-        Read the archive only if the log was trimmed.
-        """
-        needed = self.where.archive and floor > 1
-        return min(floor, self._archive.first()) if needed else floor
 
     def _end_in_archive(self, page: int) -> Place | None:
         if not self.where.archive:

@@ -307,8 +307,8 @@ class Place:
         return self.reader().frontier(self.feed, self.checkpoint()).page
 
     def reader(self) -> Reader:
-        log = self.log()
-        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=_ignore)
+        log, count = self.log(), lambda metric, value: None  # the summary of a sync has the counts
+        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=count)
 
     def profiles(self) -> DynamoDBProfiles:
         return DynamoDBProfiles(self.client(), self.settings.control_table)
@@ -397,7 +397,3 @@ def on_tables(
     tables = {f"TIDINGS_{name}_TABLE": table for name, table in names.items()}
     settings = stages.settings(_TABLES, {"TIDINGS_FEEDS": public_name(feed)} | tables)
     return Place(feed, endpoint_url, settings, region)
-
-
-def _ignore(metric: str, value: int) -> None:
-    """Ignore the metric, because the summary of a sync has the counts."""

@@ -309,7 +309,10 @@ class Job:
         self.phase("reading the state")
         state = self._read_state(source, watermark)
         self.phase("comparing")
-        self._divide(max(summary.lines, state.objects))
+        # Each partition must fit into memory.
+        cores = current().cores(self.spark)
+        count = max(cores, -(-max(summary.lines, state.objects) // ROWS_PER_PARTITION))
+        self.spark.conf.set("spark.sql.shuffle.partitions", count)
         compared = self._compare(lines, state)
         summary = compared.add_to(replace(summary, through=through, objects=state.objects))
         planned = Planned(summary.deletes, summary.objects)
@@ -418,12 +421,6 @@ class Job:
         return _Compared(
             changes, by_type, counts["untouched"], once and counts["met"] == state.count
         )
-
-    def _divide(self, size: int) -> None:
-        """Set the number of partitions for *size* rows, so that a partition fits into memory."""
-        cores = current().cores(self.spark)
-        count = max(cores, -(-size // ROWS_PER_PARTITION))
-        self.spark.conf.set("spark.sql.shuffle.partitions", count)
 
     def _store(self, table: DataFrame, name: str) -> DataFrame:
         path = f"{self.folder}/{name}"

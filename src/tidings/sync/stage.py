@@ -218,7 +218,9 @@ class RunArguments:
             NotFollowing: the follower `state` does not reach the end of the log.
             InvalidSync: *as_of* is not a position or time of the feed.
         """
-        self._clear()
+        # Delete the output of an earlier run, which may have parts with other names.
+        for name in (*map(subfolder, EVENTS), _WORK, SUMMARY, FAILURE):
+            files.remove(self._below(name))
         paths = files.in_place(self.dump)
         objection = None
         try:
@@ -238,11 +240,6 @@ class RunArguments:
             through = feeds.wait_for_state(self.place.feed, self.place.end(), self.place.checkpoint)
             return job.make_plan(paths, self.place.source(), through=through)
         return job.make_plan(paths, Exported(self.place.feed, self.state), through=self.through)
-
-    def _clear(self) -> None:
-        """Delete the output of an earlier run, which may have parts with other names."""
-        for name in (*map(subfolder, EVENTS), _WORK, SUMMARY, FAILURE):
-            files.remove(self._below(name))
 
     def write_failure(self, sentence: str) -> None:
         # If writing fails, too, the exit code and the output still report the failure.

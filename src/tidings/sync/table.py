@@ -418,7 +418,7 @@ class TableSync:
         if lasting and not self._options.dry_run:
             lines = [corrections.encode(each.correction(now_ms)).encode() for each in lasting]
             total, feed = Applied(), self._feed.feed
-            apply_lines(self._corrector, feed, lambda: lines, through, total, _ignore)
+            apply_lines(self._corrector, feed, lambda: lines, through, total, lambda count: None)
             state.applied += total.applied
             state.moved += total.moved
             state.done += total.done
@@ -475,10 +475,6 @@ def _check(row: Row) -> Row:
 def _cut(rows: list[Row], size: int) -> Iterator[list[Row]]:
     for at in range(0, len(rows), size):
         yield rows[at : at + size]
-
-
-def _ignore(count: int) -> None:
-    """Ignore the number of corrections, because the progress bar shows rows."""
 
 
 STOPPED, LAGS = 3, 4

@@ -54,11 +54,8 @@ class PollInterval:
 
     async def pause(self) -> None:
         try:
-            await asyncio.wait_for(self._stirring.wait(), self._length_s())
+            now = asyncio.get_running_loop().time()
+            stirred = self._stirred_at is not None and now - self._stirred_at < STIRRED_S
+            await asyncio.wait_for(self._stirring.wait(), BUSY_S if stirred else self._idle_s)
         except TimeoutError:
             return
-
-    def _length_s(self) -> float:
-        now = asyncio.get_running_loop().time()
-        stirred = self._stirred_at is not None and now - self._stirred_at < STIRRED_S
-        return BUSY_S if stirred else self._idle_s

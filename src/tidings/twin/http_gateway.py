@@ -252,7 +252,7 @@ class HttpGateway:
         except TimeoutError:
             await respond(send, _BODY_TOO_SLOW)
         except Rejected as error:
-            await respond(send, self._refusal(scope, error))
+            await respond(send, refuse(error, cors_headers(_origin(scope), self._origins)))
         except Gone:
             pass  # the client has disconnected; an incomplete body is discarded
 
@@ -275,7 +275,8 @@ class HttpGateway:
     def _fallback(self, scope: Message, path: str, methods: Sequence[str]) -> HttpResponse | None:
         method = scope["method"]
         if method == "OPTIONS" and methods:
-            return self._preflight(scope, methods)
+            headers = preflight_headers(_origin(scope), self._origins, methods)
+            return HttpResponse(204, list(headers.items()))
         if method not in ("GET", "HEAD"):
             return None
         page = status.live_page(self._console, path, self._prefix)
@@ -315,13 +316,6 @@ class HttpGateway:
             route=route.key,
             parameters=parameters,
         )
-
-    def _preflight(self, scope: Message, methods: Sequence[str]) -> HttpResponse:
-        headers = preflight_headers(_origin(scope), self._origins, methods)
-        return HttpResponse(204, list(headers.items()))
-
-    def _refusal(self, scope: Message, error: Rejected) -> HttpResponse:
-        return refuse(error, cors_headers(_origin(scope), self._origins))
 
 
 def _origin(scope: Message) -> str:

@@ -163,7 +163,9 @@ class LambdaApi:
             return aws_error(413, "RequestTooLargeException", message)
         payload = request.body or b"{}"
         if kind == "Event":
-            self._queue(name, payload)
+            task = asyncio.ensure_future(self._deliver(name, payload))
+            self._queued.add(task)
+            task.add_done_callback(self._queued.discard)
             return Response(202)
         if kind == "DryRun":
             return Response(204)
@@ -172,11 +174,6 @@ class LambdaApi:
         if answer.error is not None:
             headers["X-Amz-Function-Error"] = answer.error
         return Response(200, answer.payload, headers)
-
-    def _queue(self, name: str, payload: bytes) -> None:
-        task = asyncio.ensure_future(self._deliver(name, payload))
-        self._queued.add(task)
-        task.add_done_callback(self._queued.discard)
 
     async def _deliver(self, name: str, payload: bytes) -> None:
         for pause_s in (*self._retry_after_s, None):

@@ -199,12 +199,14 @@ class RuntimeApi:
     async def _next(self) -> Response:
         self._start(None)
         invocation = self._current = await self._waiting.get()
+        seconds = clock.now_ms() // 1000
+        root = f"1-{seconds:08x}-{clock.new_token(12).hex()}"
         headers = {
             "Content-Type": "application/json",
             "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
             "Lambda-Runtime-Deadline-Ms": str(invocation.deadline_ms),
             "Lambda-Runtime-Invoked-Function-Arn": self._function_arn,
-            "Lambda-Runtime-Trace-Id": _trace_id(),
+            "Lambda-Runtime-Trace-Id": f"Root={root};Parent={clock.new_token(8).hex()};Sampled=0",
         }
         return Response(200, invocation.payload, headers)
 
@@ -234,9 +236,3 @@ def _answer(kind: str, body: bytes) -> Answer:
 
 def _acknowledgement() -> Response:
     return json_response(202, {"status": "OK"})
-
-
-def _trace_id() -> str:
-    seconds = clock.now_ms() // 1000
-    root = f"1-{seconds:08x}-{clock.new_token(12).hex()}"
-    return f"Root={root};Parent={clock.new_token(8).hex()};Sampled=0"

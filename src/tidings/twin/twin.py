@@ -78,7 +78,9 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         url, store_ended = await _store(stack, options, folder)
         await asyncio.to_thread(_prepare, url, options, change)
         await _compose(stack, options, folder, log, url, listeners)
-        http_url, ws_url = _addresses(listeners[0])
+        host, port = listeners[0].getsockname()[:2]
+        name = f"[{host}]" if ":" in host else host
+        http_url, ws_url = f"http://{name}:{port}/", f"ws://{name}:{port}{PATH}"
         if options.demo or options.demo_repo:
             child = await processes.start_demo(options.demo_repo, http_url, log)
             stack.push_async_callback(child.end)
@@ -270,12 +272,6 @@ async def _until_either(stopped: asyncio.Event, ended: Ended | None, folder: Pat
     ending.cancel()
     if not stopped.is_set():
         raise EngineFailed("ended by itself", str(folder / "dynamodb.log"))
-
-
-def _addresses(listener: socket.socket) -> tuple[str, str]:
-    host, port = listener.getsockname()[:2]
-    name = f"[{host}]" if ":" in host else host
-    return f"http://{name}:{port}/", f"ws://{name}:{port}{PATH}"
 
 
 @contextlib.asynccontextmanager

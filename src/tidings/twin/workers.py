@@ -327,16 +327,13 @@ class StreamFunction:
     async def _launch(self) -> None:
         self._open = False
         self._place().unlink(missing_ok=True)
+        server = [sys.executable, "-m", "uvicorn", "handler:app", "--uds", str(self._place())]
         self._child = await processes.start(
-            self._command(),
+            [*server, "--log-level", "warning", "--no-server-header"],
             output=self._log,
             environment=self._program.environment,
             folder=self._program.folder,
         )
-
-    def _command(self) -> list[str]:
-        server = [sys.executable, "-m", "uvicorn", "handler:app", "--uds", str(self._place())]
-        return [*server, "--log-level", "warning", "--no-server-header"]
 
     def _place(self) -> Path:
         """Return the path of the socket.

@@ -176,6 +176,7 @@ def parse(environment: Mapping[str, str]) -> Settings:
     values = shared.values_of(environment, SETTINGS)
     coordinator = _coordinator(values)
     of_every_host = shared.parse(values, coordinated=coordinator is not None)
+    bounds = limits.STREAM_S_MIN, limits.STREAM_S_MAX
     return Settings(
         **{name: getattr(of_every_host, name) for name in Shared.__slots__},
         stage=values["TIDINGS_STAGE"],
@@ -186,7 +187,7 @@ def parse(environment: Mapping[str, str]) -> Settings:
         outbox_table=values["TIDINGS_OUTBOX_TABLE"],
         function_prefix=values["TIDINGS_FUNCTION_PREFIX"],
         sockets_url=values["TIDINGS_SOCKETS_URL"],
-        stream_ms=_stream_ms(values),
+        stream_ms=1000 * shared.parse_setting(values, "TIDINGS_STREAM_SECONDS", *bounds),
         follower=values["TIDINGS_FOLLOWER"],
         archive=_archive(values),
         archive_wait_ms=1000 * shared.parse_setting(values, "TIDINGS_ARCHIVE_SECONDS", 0, DAY_S),
@@ -204,11 +205,6 @@ def _all_metrics(values: Mapping[str, str]) -> bool:
         rule = f"must be {ALL_METRICS} or {ALARM_METRICS}"
         raise WrongSetting("TIDINGS_METRICS", which, rule)
     return which == ALL_METRICS
-
-
-def _stream_ms(values: Mapping[str, str]) -> int:
-    bounds = limits.STREAM_S_MIN, limits.STREAM_S_MAX
-    return 1000 * shared.parse_setting(values, "TIDINGS_STREAM_SECONDS", *bounds)
 
 
 def _archive(values: Mapping[str, str]) -> str:
