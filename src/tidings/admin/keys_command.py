@@ -22,7 +22,7 @@ from tidings.client.cli.options import (
     timeout_option,
     user_name,
 )
-from tidings.client.cli.render import failures, plain
+from tidings.client.cli.render import failures, printable
 from tidings.client.operator import Operator
 from tidings.core import limits
 from tidings.core.auth.guard import Role
@@ -53,7 +53,7 @@ def key_lines(key: Mapping[str, Any]) -> list[str]:
         rows[0] = ("feeds", names or "all of the host")
     optional = (("label", "label"), ("revoked", "revoked_at"), ("successor", "successor"))
     rows += [(name, key[field]) for name, field in optional if key[field]]
-    return [f"{name:<10} {plain(value)}" for name, value in rows]
+    return [f"{name:<10} {printable(value)}" for name, value in rows]
 
 
 def key_table(keys: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -67,7 +67,7 @@ def key_table(keys: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _line(cells: tuple[str, ...]) -> str:
-    padded = (f"{plain(cell):<{width}}" for cell, width in zip(cells, _WIDTHS, strict=True))
+    padded = (f"{printable(cell):<{width}}" for cell, width in zip(cells, _WIDTHS, strict=True))
     return "  ".join(padded).rstrip()
 
 

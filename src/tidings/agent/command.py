@@ -35,7 +35,7 @@ from tidings.agent.receiver import Receiving, bind_ports, kernel_drops
 from tidings.agent.sender import Sender, Target
 from tidings.client.address import base_url, operations_url
 from tidings.client.cli.options import url_options
-from tidings.client.cli.render import plain
+from tidings.client.cli.render import printable
 from tidings.client.errors import WrongUrl
 from tidings.core.errors import InvalidFeed, parse_integer
 from tidings.core.model.feeds import check_name
@@ -317,8 +317,8 @@ async def _run(wanted: Options, say: Callable[[str], None]) -> int:
 
 
 def _say(line: str) -> None:
-    click.echo(f"tidings agent: {plain(line)}", err=True)
+    click.echo(f"tidings agent: {printable(line)}", err=True)
 
 
 def _say_as_json(line: str) -> None:
-    log.warning("%s", plain(line))
+    log.warning("%s", printable(line))

@@ -21,7 +21,7 @@ from tidings.client.cli.options import (
     location_options,
     named_feed_options,
 )
-from tidings.client.cli.render import plain, show
+from tidings.client.cli.render import printable, show
 from tidings.client.retries import stop_on_signals
 from tidings.http.outbound.files import lock
 from tidings.lineage import datasets, runs
@@ -452,7 +452,7 @@ def _as_text(batch: Batch) -> None:
     left = sum(batch.left.values())
     more = f"; {left:,} objects have data that do not fit their columns" if left else ""
     for name, reason in batch.failed.items():
-        more += f"; the table of {name} is not updated any more: {plain(reason)}"
+        more += f"; the table of {name} is not updated any more: {printable(reason)}"
     counted = f"{batch.operations:,} operations in {batch.seconds:.1f} s"
     click.echo(f"page {batch.page:,}: {counted}{more}")
 
@@ -552,5 +552,5 @@ def _answer(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
 
     table = Table(*columns)
     for row in rows:
-        table.add_row(*(Text("null" if each is None else plain(str(each))) for each in row))
+        table.add_row(*(Text("null" if each is None else printable(str(each))) for each in row))
     return table

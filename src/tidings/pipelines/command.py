@@ -14,7 +14,7 @@ import click
 from tidings.client.address import DEFAULT_URL
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import address_without_password, json_option
-from tidings.client.cli.render import answer, compact, plain
+from tidings.client.cli.render import answer, compact, printable
 from tidings.client.retries import stop_on_signals
 from tidings.core.version import how_to_install
 from tidings.lineage.runs import lineage_option
@@ -154,7 +154,7 @@ class Check:
             yield f"{self.source}: not checked, the server cannot be reached: {self.unchecked}"
             return
         for each in self.problems:
-            yield f"{self.source}: {plain(each)}"
+            yield f"{self.source}: {printable(each)}"
         if not self.problems:
             yield f"{self.source}: {self.verdict}"
         if self.grants:
@@ -181,7 +181,7 @@ def _check_target(name: str, sink: OwnedStore) -> Check:
     except WrongPipeline as error:
         return Check(name, [str(error)])
     except Exception as error:  # noqa: BLE001 each driver has errors of its own
-        return Check(name, unchecked=plain(str(error).strip().partition("\n")[0]))
+        return Check(name, unchecked=printable(str(error).strip().partition("\n")[0]))
     finally:
         with suppress(Exception):
             sink.close()
@@ -197,7 +197,7 @@ def _check(name: str, consumer: str, reader: Reader) -> Check | None:
     except WrongPipeline as error:
         problems, grants = [str(error)], []
     except Exception as error:  # noqa: BLE001 each driver has errors of its own
-        return Check(name, unchecked=plain(str(error).strip().partition("\n")[0]))
+        return Check(name, unchecked=printable(str(error).strip().partition("\n")[0]))
     return Check(name, list(problems), list(grants))
 
 
@@ -345,9 +345,9 @@ def _table(runner: Runner) -> Table:
     table = Table(*_COLUMNS)
     for each in runner.progress:
         counts = (f"{each.records:,}", f"{each.batches:,}", f"{each.failures:,}")
-        table.add_row(each.name, each.state, *counts, Text(plain(each.shown)))
+        table.add_row(each.name, each.state, *counts, Text(printable(each.shown)))
     return table
 
 
 def _because(progress: Progress) -> str:
-    return f" ({plain(progress.error)})" if progress.error else ""
+    return f" ({printable(progress.error)})" if progress.error else ""

@@ -52,7 +52,7 @@ class Documents:
         if document.get(self.key) in (None, ""):
             raise WrongPipeline(f"a document has no {self.key!r}: {sorted(document)}")
         name = join_key([document[self.key]])
-        return {"event": "insert", "type": self.type, "id": name, "data": plain(document)}
+        return {"event": "insert", "type": self.type, "id": name, "data": to_json_value(document)}
 
 
 class Keyed(RowRules):
@@ -80,7 +80,7 @@ class Keyed(RowRules):
 
     def place(self, row: Row) -> list[Any]:
         """Return the key of *row* as JSON values."""
-        return [plain(row[key]) for key in self.keys]
+        return [to_json_value(row[key]) for key in self.keys]
 
     def id(self, row: Row) -> str:
         missing = [key for key in self.keys if row.get(key) is None]
@@ -93,7 +93,7 @@ class Keyed(RowRules):
     ) -> dict[str, Any]:
         """Return the operation that inserts or updates the object of *row* with *data*."""
         operation = {"event": event, "type": self.type, "id": self.id(row)}
-        return operation if data is None else operation | {"data": plain(data)}
+        return operation if data is None else operation | {"data": to_json_value(data)}
 
     def begin_copy(self, known: Known) -> None:
         """Read the ids of the objects in the feed, by which `copy` chooses the events."""
@@ -174,7 +174,7 @@ def join_key(values: Sequence[Any]) -> str:
 
     Several values are joined by `/`. Within these values, `%` and `/` become `%25` and `%2F`.
     """
-    texts = [_text(plain(value)) for value in values]
+    texts = [_text(to_json_value(value)) for value in values]
     if len(texts) == 1:
         return texts[0]
     return "/".join(text.replace("%", "%25").replace("/", "%2F") for text in texts)
@@ -214,7 +214,7 @@ def _number(text: str) -> float | str:
     return number if math.isfinite(number) else text
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Convert *value* to JSON, with times in ISO 8601, durations in seconds, and bytes in base64.
 
     Values of types that JSON does not have, including decimals, become text.
@@ -224,9 +224,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if value - value == 0 else str(value)  # JSON has no NaN and no infinity
     if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
+        return {str(name): to_json_value(each) for name, each in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(each) for each in value]
+        return [to_json_value(each) for each in value]
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()
     if isinstance(value, timedelta):
@@ -320,7 +320,7 @@ class Messages:
             raise WrongPipeline(rule)
         data = event["data"]
         named = {self._key: event.get("subject"), **data}
-        return [self._documents.operation(named) | {"data": plain(data)}]
+        return [self._documents.operation(named) | {"data": to_json_value(data)}]
 
     def _debezium(self, key: bytes | None, value: bytes | None) -> list[Fields]:
         if value is None:
@@ -343,7 +343,7 @@ class Messages:
         if after is None:
             raise WrongPipeline(f"an event {op!r} lacks the whole row")
         made = "insert" if op in _INSERTS else "update"
-        return [{"event": made, **named, "data": plain(after)}]
+        return [{"event": made, **named, "data": to_json_value(after)}]
 
     def _id(self, key: bytes | None, row: Fields, connector: str | None) -> str:
         """Return the id of a row: the values in its message's key, joined by `join_key`."""

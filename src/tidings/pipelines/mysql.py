@@ -40,7 +40,7 @@ from pymysqlreplication.row_event import (  # type: ignore[import-untyped]
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import blame_message
-from tidings.pipelines.documents import DELETES_MAX, Keyed, Row, plain, to_text
+from tidings.pipelines.documents import DELETES_MAX, Keyed, Row, to_json_value, to_text
 from tidings.pipelines.ingest_source import (
     BATCH,
     COMPLETE,
@@ -1021,7 +1021,7 @@ def _keyword(query: str) -> str:
 
 def _to_json(value: Any) -> Any:
     """Return a part of a key as JSON, from which `_from_json` makes a parameter of a query."""
-    return {"hex": value.hex()} if isinstance(value, bytes) else plain(value)
+    return {"hex": value.hex()} if isinstance(value, bytes) else to_json_value(value)
 
 
 def _from_json(value: Any) -> Any:

@@ -18,7 +18,7 @@ from tidings.client.retries import Backoff
 from tidings.core.errors import Rejected
 from tidings.core.sync.dumps import dump_line
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.documents import Row, plain, split_key
+from tidings.pipelines.documents import Row, split_key, to_json_value
 from tidings.pipelines.messages import WrongPipeline
 from tidings.pipelines.postgres import (
     Rows,
@@ -191,7 +191,7 @@ class PostgresTable:
         operation = self._rows.put(row, row if mapping.data else None)
         for name, column in (("timestamp", mapping.changed), ("parents", mapping.parents)):
             if column and row[column] is not None:
-                operation[name] = plain(row[column])
+                operation[name] = to_json_value(row[column])
         try:
             return dump_line(operation)
         except Rejected as error:

@@ -32,7 +32,7 @@ from tidings.client.cli.render import (
     describe_entry,
     failures,
     machine,
-    plain,
+    printable,
     retrying,
     show_list,
 )
@@ -206,7 +206,7 @@ def _exists(name: str) -> Iterator[None]:
         if error.code not in _EXISTING:
             raise
         rule = "exists already; use --update to change it"
-        raise click.ClickException(f"{plain(name)} {rule}") from None
+        raise click.ClickException(f"{printable(name)} {rule}") from None
 
 
 def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -485,7 +485,7 @@ def create_hook(
         with _exists(named):
             hook = api.ask("PUT", _path(named), body=body, headers=headers)
     for each in hook.get("warnings", ()):
-        click.echo(f"Warning: {plain(each)}", err=True)
+        click.echo(f"Warning: {printable(each)}", err=True)
     lines = [f"{named} sends to {hook['url']}"]
     if "secret" in hook:
         lines.append(f"secret {hook['secret']}")

@@ -15,7 +15,7 @@ from tidings.client import contexts as stored
 from tidings.client.address import base_url
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import CONTEXT_VARIABLE, URL_VARIABLE, json_option
-from tidings.client.cli.render import answer, failures, plain, show_list
+from tidings.client.cli.render import answer, failures, printable, show_list
 from tidings.client.contexts import Context, Contexts
 from tidings.client.errors import WrongUrl
 
@@ -201,5 +201,7 @@ def _row(document: Any) -> dict[str, Any]:
         "name": document["name"],
         "address": document.get("url") or f"stage {document['stage']}",
         "feed": document.get("feed", "main"),
-        "password": plain(shlex.join(command)) if command else document.get("password_file", ""),
+        "password": printable(shlex.join(command))
+        if command
+        else document.get("password_file", ""),
     }

@@ -10,7 +10,7 @@ import click
 
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, json_option, place_options
-from tidings.client.cli.render import cell, compact, failures, plain, retrying, show, table
+from tidings.client.cli.render import cell, compact, failures, printable, retrying, show, table
 from tidings.client.retries import repeat
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def list_(as_json: bool, place: Place) -> None:
     click.echo(_LINE.format(id="id", state="state", requested="requested", object="object"))
     for row in map(_row, reports):
         requested = _minute(row["requested_at"])
-        named = {"id": row["id"], "state": row["state"], "object": plain(row["object"])}
+        named = {"id": row["id"], "state": row["state"], "object": printable(row["object"])}
         click.echo(_LINE.format(**named, requested=requested))
 
 

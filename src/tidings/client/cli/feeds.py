@@ -10,7 +10,7 @@ import click
 
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, json_option, place_of_argument
-from tidings.client.cli.render import cell, compact, failures, plain, retrying
+from tidings.client.cli.render import cell, compact, failures, printable, retrying
 from tidings.client.cli.settings import settings_options, settings_rows
 from tidings.client.errors import Refused
 from tidings.client.retries import repeat
@@ -81,7 +81,7 @@ def create(name: str, settings: dict[str, Any], update: bool, as_json: bool, pla
             if error.code != _EXISTS:
                 raise
             rule = "exists already; use --update to change its settings"
-            raise click.ClickException(f"the feed {plain(name)} {rule}") from None
+            raise click.ClickException(f"the feed {printable(name)} {rule}") from None
     _print(record, as_json=as_json, removals=False)
 
 
@@ -110,7 +110,7 @@ def list_(deleted: bool, as_json: bool, place: Place) -> None:
     width = max(width, len("feed"))
     click.echo(_LINE.format(name="feed", state="state", created="created", width=width))
     for each in records:
-        named = {"name": plain(each["feed"]), "state": each["state"]}
+        named = {"name": printable(each["feed"]), "state": each["state"]}
         click.echo(_LINE.format(**named, created=_created(each), width=width).rstrip())
 
 
@@ -166,7 +166,7 @@ def delete(
         except Refused as error:
             if error.code != _IN_USE:
                 raise
-            raise click.ClickException(f"{plain(error.message)} (--force)") from None
+            raise click.ClickException(f"{printable(error.message)} (--force)") from None
         if wait:
             record = _await_removal(api, record, place.timeout_s)
     _print(record, as_json=as_json)
@@ -174,7 +174,7 @@ def delete(
 
 def _confirm(name: str) -> None:
     """Ask for the name of the feed."""
-    prompt = f"This deletes the feed {plain(name)} and all its data.\nIts name, to confirm"
+    prompt = f"This deletes the feed {printable(name)} and all its data.\nIts name, to confirm"
     if click.prompt(prompt, default="", show_default=False, err=True).strip() != name:
         raise click.ClickException("that is not the name of the feed; nothing was deleted")
 
@@ -203,7 +203,7 @@ def _await_removal(api: Feeds, record: Answer, timeout_s: float | None) -> Answe
     from rich.console import Console
 
     name, removal = record["feed"], _removal(record, record["number"])
-    with Console(stderr=True).status(f"removing {plain(name)}") as status:
+    with Console(stderr=True).status(f"removing {printable(name)}") as status:
         try:
             while removal and removal["state"] != "deleted":
                 _tell(status, name, removal)
@@ -211,7 +211,7 @@ def _await_removal(api: Feeds, record: Answer, timeout_s: float | None) -> Answe
                 record = _repeated(partial(api.show, name), timeout_s)
                 removal = _removal(record, removal["number"])
         except KeyboardInterrupt:
-            rule = f"the removal continues; `tidings feeds show {plain(name)}` shows it"
+            rule = f"the removal continues; `tidings feeds show {printable(name)}` shows it"
             click.echo(rule, err=True)
             raise
     return record
@@ -224,7 +224,7 @@ def _removal(record: Answer, number: int) -> Answer | None:
 
 def _tell(status: Status, name: str, removal: Mapping[str, Any]) -> None:
     items = sum(removal["removed"].values())
-    status.update(f"removing {plain(name)}: {items:,} items removed")
+    status.update(f"removing {printable(name)}: {items:,} items removed")
 
 
 def _print(record: Answer, *, as_json: bool, removals: bool = True) -> None:
@@ -240,14 +240,14 @@ def _print(record: Answer, *, as_json: bool, removals: bool = True) -> None:
 
 def _rows(record: Answer) -> Iterable[tuple[str, str]]:
     """Yield the labelled fields of *record* that have a value, without its removals."""
-    yield "feed", plain(record["feed"])
+    yield "feed", printable(record["feed"])
     yield "state", record["state"]
     yield "number", cell(record["number"])
     yield "created", _created(record)
     if record["deleted_at"]:
         yield "deleted", _minute(record["deleted_at"])
     if record["by"]:
-        yield "by", plain(record["by"])
+        yield "by", printable(record["by"])
     yield from settings_rows(record["settings"] or {})
 
 
@@ -260,7 +260,7 @@ def _removal_rows(removal: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "removed", _minute(removal["done_at"])
     yield "tables", removal["tables"]
     for name, count in removal["removed"].items():
-        yield f"  {plain(name)}", cell(count)
+        yield f"  {printable(name)}", cell(count)
 
 
 def _created(record: Mapping[str, Any]) -> str:

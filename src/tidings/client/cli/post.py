@@ -99,7 +99,7 @@ def _operation(
 def _post_one(poster: Poster, operation: dict[str, Any], as_json: bool) -> None:
     ids = poster.post([operation])
     done = f"{operation['event'].lower()} {operation['type']}/{operation['id']}"
-    line = f"{render.plain(done)}  {' '.join(ids)}"
+    line = f"{render.printable(done)}  {' '.join(ids)}"
     _report(render.compact({"ids": ids}) if as_json else line, 1, "")
 
 

@@ -40,15 +40,15 @@ def human(event: Event) -> str:
     """Return `2026-11-20 17:19:10Z  insert  video/x32  [channel/7]  <id>`, or `** reset  <id>`."""
     if not event.is_operation:
         return f"{click.style(f'** {event.name}', bold=True)}  {_faint(event.id)}"
-    name = plain(event.name).ljust(_NAME_CHARS)
+    name = printable(event.name).ljust(_NAME_CHARS)
     parents = event.data.get("parents") or []
     return "  ".join(
         part
         for part in (
             _faint(_moment(event.data.get("timestamp"))),
             click.style(name, fg=_COLOURS.get(event.name, "cyan")),
-            plain(f"{event.data.get('type', '?')}/{event.data.get('id', '?')}"),
-            plain(f"[{', '.join(map(str, parents))}]")
+            printable(f"{event.data.get('type', '?')}/{event.data.get('id', '?')}"),
+            printable(f"[{', '.join(map(str, parents))}]")
             if isinstance(parents, list) and parents
             else "",
             _faint(event.id),
@@ -210,12 +210,12 @@ def failures(*, usage: type[ClientError] | tuple[()] = ()) -> Iterator[None]:
         raise click.UsageError(f"{error}{source_of(is_unreachable=False)}") from None
     except ClientError as error:
         source = source_of(is_unreachable=isinstance(error, Unreachable))
-        raise click.ClickException(f"{plain(str(error))}{_remedy(error)}{source}") from None
+        raise click.ClickException(f"{printable(str(error))}{_remedy(error)}{source}") from None
 
 
 def retrying(lost: Lost, delay_s: float) -> None:
     """Report a lost connection and the time of the next attempt."""
-    click.echo(f"{plain(lost.reason)}; trying again in {delay_s:.0f} s", err=True)
+    click.echo(f"{printable(lost.reason)}; trying again in {delay_s:.0f} s", err=True)
 
 
 def answer(document: object, line: str, *, as_json: bool) -> None:
@@ -246,7 +246,7 @@ def source_of(*, is_unreachable: bool) -> str:
     return "" if not source or source.startswith(_GIVEN) else f" (address from {source})"
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """Return *text* with control and direction characters escaped."""
     return _UNPRINTABLE.sub(_escape, text)
 
@@ -261,7 +261,7 @@ def describe_entry(entry: dict[str, Any]) -> str:
         "key": f"{data.get('type', '')}/{data.get('id', '')}",
         "value": compact(data),
     }
-    return "\n".join(f"{label:<10}: {plain(str(value))}" for label, value in fields.items())
+    return "\n".join(f"{label:<10}: {printable(str(value))}" for label, value in fields.items())
 
 
 def cell(value: object, missing: str = NONE) -> str:
@@ -273,10 +273,10 @@ def cell(value: object, missing: str = NONE) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, dict):
-        return ", ".join(f"{plain(name)} {cell(part, missing)}" for name, part in value.items())
+        return ", ".join(f"{printable(name)} {cell(part, missing)}" for name, part in value.items())
     if isinstance(value, list):
         return ", ".join(cell(part, missing) for part in value)
-    return plain(str(value))
+    return printable(str(value))
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -284,7 +284,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _faint(text: str) -> str:
-    return click.style(plain(text), dim=True)
+    return click.style(printable(text), dim=True)
 
 
 def _moment(timestamp: object) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tidings.client.cli.render import cell, plain
+from tidings.client.cli.render import cell, printable
 from tidings.core.errors import InvalidSetting
 from tidings.core.settings.documents import SETTINGS, Setting, settings_document
 from tidings.core.settings.profiles import Profile
@@ -65,7 +65,7 @@ def settings_rows(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in settings.items():
         if isinstance(value, list) and value:
             named = (f"{each['resource']}: {', '.join(each['subResources'])}" for each in value)
-            yield name, plain("; ".join(named))
+            yield name, printable("; ".join(named))
         elif value != of_new.get(name):
             yield name.replace("_", " "), cell(value)
 

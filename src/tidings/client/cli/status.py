@@ -100,13 +100,13 @@ def fetch(address: str, timeout_s: float = PATIENCE_S) -> Report:
             answer = httpx.get(address, timeout=timeout_s, **connecting(address))
         fields = answer.json()
     except ClientError as error:
-        return Report(problem=render.plain(str(error)))
+        return Report(problem=render.printable(str(error)))
     except ValueError:
         rule = f"{address} answered {answer.status_code} without JSON{via(address)}"
-        return Report(problem=render.plain(rule))
+        return Report(problem=render.printable(rule))
     if not isinstance(fields, dict) or "status" not in fields:
         refusal = error_of_answer(answer)
-        return Report(problem=render.plain(str(refusal)))
+        return Report(problem=render.printable(str(refusal)))
     return Report(fields)
 
 
@@ -121,7 +121,7 @@ def render_report(report: Report) -> Group:
         style = _STYLES.get(str(value), "bold red") if name == "status" else ""
         if name != "followers":
             text = render.cell(value, missing="unknown")
-            fields.add_row(Text(render.plain(name), style="dim"), Text(text, style=style))
+            fields.add_row(Text(render.printable(name), style="dim"), Text(text, style=style))
     parts: list[Table | Text] = [fields] if report.fields else []
     followers = report.fields.get("followers")
     if isinstance(followers, list) and followers:
