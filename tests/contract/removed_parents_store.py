@@ -23,11 +23,8 @@ class TestRemovedParents:
         written = [removed_parents(1), removed_parents(2, {}), removed_parents(4, many)]
         stores.removed_parents.write(feed, written)
         assert stores.removed_parents.read(feed, 1, 4) == written
-        assert [each.by_slot for each in stores.removed_parents.read(feed, 1, 4)] == [
-            LEFT,
-            {},
-            many,
-        ]
+        found = stores.removed_parents.read(feed, 1, 4)
+        assert [each.by_slot for each in found] == [LEFT, {}, many]
 
     def test_only_the_pages_asked_for_are_read(self, stores: Stores, feed: str) -> None:
         """Both ends included, in the order of the pages whatever the digits of their numbers."""

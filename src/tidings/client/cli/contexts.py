@@ -195,13 +195,11 @@ def _document(known: Contexts, name: str) -> dict[str, Any]:
 
 
 def _row(document: Any) -> dict[str, Any]:
-    command = document.get("password_command")
+    command = printable(shlex.join(document.get("password_command") or ()))
     return {
         "current": "*" if document["current"] else "",
         "name": document["name"],
         "address": document.get("url") or f"stage {document['stage']}",
         "feed": document.get("feed", "main"),
-        "password": printable(shlex.join(command))
-        if command
-        else document.get("password_file", ""),
+        "password": command or document.get("password_file", ""),
     }

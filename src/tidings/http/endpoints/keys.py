@@ -219,9 +219,7 @@ class KeyRouter(wire.Routes, function="consume", error=InvalidSetting):
         )
         self.guard.require_protected(scope)
         rights = self.guard.rights(scope, replace(given, is_charged=True) if given else None)
-        if (
-            scope == HOST and allowed.feed_prefixes
-        ):  # too many revoked keys would end streams of others
+        if scope == HOST and allowed.feed_prefixes:  # too many revoked keys end others' streams
             keys = {f"key {key.id}": key for key in self.issuer.keys.keys(scope) if key.feeds}
             first = _first(keys, wanted.made_by)
             if sum(_first(keys, each) == first for each in keys) > limits.PREFIX_KEYS_MAX:
