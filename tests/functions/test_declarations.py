@@ -54,8 +54,10 @@ def test_no_schema_changes_by_accident() -> None:
 
 
 def _responses() -> list[type[Fields]]:
-    hints = (each.hint("return") for kind in DECLARED for each in kind.declared.values())
-    found = {each for hint in hints if hint for each in declared_types(hint)}
+    routes = [each for kind in DECLARED for each in kind.declared.values()]
+    hints = [each.hint("return") for each in routes]
+    hints += [hint for each in routes for _, hint in each.answers or ()]
+    found = {each for hint in hints for each in declared_types(hint) if isinstance(each, type)}
     return sorted(found, key=lambda each: each.schema_name)
 
 

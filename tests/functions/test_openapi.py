@@ -14,10 +14,17 @@ import pytest
 from functions.report.handler import handle
 from tests.functions.cloud import Cloud, event
 from tidings.core.errors import Rejected
-from tidings.http.openapi import HEADERS, TAG_SUMMARIES, described_paths, document, rejections
+from tidings.http.openapi import (
+    HEADERS,
+    SCHEMAS,
+    TAG_SUMMARIES,
+    described_paths,
+    document,
+    rejections,
+)
 from tidings.http.routes import HTTP_ROUTES
-from tidings.http.schemas import DIALECT, EXAMPLE_CURSOR, SCHEMAS
-from tidings.http.wire import DEFAULT_PATH
+from tidings.http.schemas import DIALECT
+from tidings.http.wire import DEFAULT_PATH, EXAMPLE_CURSOR
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "PROTOCOL.md"
 PATHS = [*described_paths()]
@@ -120,7 +127,8 @@ def test_examples_match_their_schemas(served: dict[str, Any]) -> None:
         validator.validate(example)
 
     for name, schema in served["components"]["schemas"].items():
-        for example in schema.get("examples", ()):
+        assert schema["examples"], name
+        for example in schema["examples"]:
             check({"$ref": f"#/components/schemas/{name}"}, example)
     for example in served["components"]["examples"].values():
         check({"$ref": "#/components/schemas/Error"}, example["value"])

@@ -19,8 +19,21 @@ def or_null(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
+def name_of(hint: Any) -> str:
+    """Return the name of the schema of the type *hint*, or "" if it has none."""
+    if _is_fields(hint):
+        return str(hint.schema_name)
+    return next((each.value for each in wire.extras_of(hint) if isinstance(each, wire.Name)), "")
+
+
 def schema_of(hint: Any) -> Schema:
-    """Return the schema of the type *hint*, with its description and example if it has any."""
+    """Return the schema of the type *hint*, or a reference if it has a name."""
+    if isinstance(hint, dict):
+        return hint
+    return ref(name) if (name := name_of(hint)) else _described_schema(hint)
+
+
+def _described_schema(hint: Any) -> Schema:
     found = _plain_schema(hint)
     for each in wire.extras_of(hint):
         if isinstance(each, str):
@@ -32,7 +45,7 @@ def schema_of(hint: Any) -> Schema:
 
 def _plain_schema(hint: Any) -> Schema:
     kind = wire.kind_of(hint)
-    if kind and kind.schema.keys() != {"maxItems"}:
+    if kind and not kind.schema.keys() <= {"minItems", "maxItems"}:
         return kind.schema
     if kind:
         return {**_plain_schema(hint.__origin__), **kind.schema}
@@ -75,6 +88,7 @@ def object_schema(of: type[wire.Fields]) -> Schema:
         **({"required": required} if required else {}),
         "properties": {name: schema_of(field.hint) for name, field in known.items()},
         **({"additionalProperties": False} if issubclass(of, wire.Given) else {}),
+        **of.keywords,
         **({"examples": [example_of(of)]} if of.schema_name else {}),
     }
 
@@ -91,13 +105,14 @@ def example_of(hint: Any) -> Any:
     if typing.get_origin(plain) in (types.UnionType, typing.Union):
         return example_of(next(each for each in members if not _is_unset(each)))
     if typing.get_origin(plain) is list:
-        is_declared = isinstance(members[0], type) and issubclass(members[0], wire.Fields)
-        return [example_of(members[0])] if is_declared else []
-    if isinstance(plain, type) and issubclass(plain, wire.Fields):
+        return [example_of(members[0])] if _is_fields(members[0]) else []
+    if _is_fields(plain):
         return plain.example or _example_object(plain)
-    schema = schema_of(hint)
+    schema = _described_schema(hint)
     if shown := schema.get("examples") or schema.get("enum"):
         return shown[0]
+    if "const" in schema:
+        return schema["const"]
     by_type = {"integer": schema.get("minimum", 0), "boolean": False, "object": {}, "array": []}
     return by_type.get(schema.get("type", "string"), "")
 
@@ -109,16 +124,21 @@ def _example_object(of: type[wire.Fields]) -> dict[str, Any]:
 
 
 def _is_shown(field: wire.Field) -> bool:
+    """Return True if the field must be there, has an example, or contains an object."""
     members = (field.hint, *typing.get_args(field.hint))
-    extras = (each for member in members for each in wire.extras_of(member))
-    return field.is_required or any(isinstance(each, wire.Example) for each in extras)
+    parts = [part for member in members for part in (member, *typing.get_args(member))]
+    return field.is_required or any(isinstance(p, wire.Example) or _is_fields(p) for p in parts)
 
 
-def declared_types(hint: Any) -> Iterator[type[wire.Fields]]:
-    """Yield the classes that have a schema in the type *hint*, some more than once."""
-    if isinstance(hint, type) and issubclass(hint, wire.Fields):
-        if hint.schema_name:
-            yield hint
+def _is_fields(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, wire.Fields)
+
+
+def declared_types(hint: Any) -> Iterator[Any]:
+    """Yield the types that have a named schema in the type *hint*, some more than once."""
+    if name_of(hint):
+        yield hint
+    if _is_fields(hint):
         for field in wire.fields_of(hint).values():
             yield from declared_types(field.hint)
     for each in (getattr(hint, "__origin__", None), *typing.get_args(hint)):
@@ -126,8 +146,13 @@ def declared_types(hint: Any) -> Iterator[type[wire.Fields]]:
             yield from declared_types(each)
 
 
-def declared_schemas(declared: Iterable[wire.Declared]) -> dict[str, Schema]:
-    """Return the schemas of bodies and responses by name."""
-    hints = (each.hint(name) for each in declared for name in ("body", "return"))
-    found = {each for hint in hints if hint for each in declared_types(hint)}
-    return {each.schema_name: object_schema(each) for each in sorted(found, key=repr)}
+def declared_schemas(hints: Iterable[Any]) -> dict[str, Schema]:
+    """Return the named schemas in *hints* by name."""
+    found = {each for hint in hints for each in declared_types(hint)}
+    return {name: _definition(each) for name, each in sorted((name_of(e), e) for e in found)}
+
+
+def _definition(hint: Any) -> Schema:
+    if isinstance(hint, type):
+        return object_schema(hint)
+    return {**_described_schema(hint), "examples": [example_of(hint)]}

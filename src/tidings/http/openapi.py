@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from tidings.core import errors, limits
 from tidings.core.auth import origins
@@ -16,10 +16,10 @@ from tidings.core.auth.guard import Bounded, Role, password_role
 from tidings.core.model.envelopes import FORMATS
 from tidings.core.model.feeds import NAME
 from tidings.core.version import VERSION
-from tidings.http.json_schema import declared_schemas, object_schema, schema_of
+from tidings.http.json_schema import declared_schemas, name_of, object_schema, schema_of
 from tidings.http.request import InvalidEncoding, Overloaded, UnsupportedEncoding
 from tidings.http.routes import DECLARED
-from tidings.http.schemas import SCHEMAS as UNDECLARED
+from tidings.http.schemas import EVENTS, ChangesError, Error
 from tidings.http.wire import (
     EXAMPLE_CURSOR,
     EXAMPLE_FEED,
@@ -27,6 +27,8 @@ from tidings.http.wire import (
     PLAIN,
     Contents,
     Declared,
+    Example,
+    Fields,
     Schema,
     json_of,
     ref,
@@ -37,9 +39,26 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.guard import Need
 
-SCHEMAS = UNDECLARED | declared_schemas(
-    each for kind in DECLARED for each in kind.declared.values()
-)
+
+class Links(Fields):
+    """The links at the root, for clients of changeagent."""
+
+    __annotations__ = {
+        name: Annotated[str, Example(f"http://127.0.0.1:8042/{name}")]
+        for name in ("changes", "diagnostics", "cluster", "config", "health")
+    }
+
+
+def _declared() -> Iterator[Any]:
+    """Yield the types of bodies and responses."""
+    yield from (Error, ChangesError, Links, *EVENTS.values())
+    for kind in DECLARED:
+        for each in kind.declared.values():
+            yield from (each.hint("body"), each.hint("return"), each.error)
+            yield from (hint for _, hint in (*each.body, *(each.answers or ())))
+
+
+SCHEMAS = declared_schemas(_declared())
 HTML = "text/html"
 # The tags, by chapter of docs/PROTOCOL.md. A longer number is a rule with a tag of its own.
 TAGS = {
@@ -226,7 +245,7 @@ class _Builder:
             "security": [] if route.need.role is None else _security(route.need.role),
         }
         if body:
-            content = {kind: _media(schema) for kind, schema in body}
+            content = {kind: _media(schema_of(hint)) for kind, hint in body}
             operation["requestBody"] = {"required": not is_optional, "content": content}
         return operation
 
@@ -279,7 +298,8 @@ class _Builder:
         for code, status, meaning in rejections(at):
             meanings[code] = meaning
             by_status.setdefault(status, []).append(code)
-        kind = route.error or ("ChangesError" if route.section.startswith("12") else "Error")
+        hint = route.error or (ChangesError if route.section.startswith("12") else Error)
+        kind = name_of(hint)
         if kind == "Error":
             self._codes.update(meanings)
         known = (route.status, *route.more, *(status for status, _, _ in route.others))
@@ -348,13 +368,13 @@ def _body(route: Declared) -> tuple[Contents, bool]:
     kind = route.parameters.get("body")
     if kind is None:
         return route.body, route.is_optional
-    return json_of(kind.schema_name), "required" not in object_schema(kind)
+    return json_of(kind), "required" not in object_schema(kind)
 
 
 def _answers(route: Declared) -> Contents:
     if route.answers is not None:
         return route.answers
-    return ((JSON, schema_of(route.hint("return"))),)
+    return json_of(route.hint("return"))
 
 
 def _meaning(error: type[errors.Rejected]) -> str:
@@ -451,9 +471,9 @@ def _successes(route: Declared, *, is_root: bool) -> dict[str, Any]:
 
     A GET of the root returns the console to a browser (9.8), and links to a client of changeagent.
     """
-    content = {kind: {"schema": schema} for kind, schema in _answers(route)}
+    content = {kind: {"schema": schema_of(hint)} for kind, hint in _answers(route)}
     if is_root and route.sends:
-        content |= {JSON: {"schema": ref("Links")}, HTML: {"schema": PLAIN}}
+        content |= {JSON: {"schema": schema_of(Links)}, HTML: {"schema": PLAIN}}
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in route.sends}
     found: dict[str, Any] = {
         str(status): {
@@ -465,9 +485,9 @@ def _successes(route: Declared, *, is_root: bool) -> dict[str, Any]:
     }
     if is_root and route.sends:
         found["307"] = {"description": "the console, for browsers"}
-    for status, kind, schema in route.others:
-        description = HTTPStatus(status).phrase
-        found[str(status)] = {"description": description, "content": {kind: {"schema": schema}}}
+    for status, kind, hint in route.others:
+        content = {kind: {"schema": schema_of(hint)}}
+        found[str(status)] = {"description": HTTPStatus(status).phrase, "content": content}
     return found
 
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tidings.http.request import Request
 
 Schema = dict[str, Any]
-Contents = tuple[tuple[str, Schema], ...]
+Contents = tuple[tuple[str, Any], ...]  # content types, each with a type or a schema
 JSON = "application/json"
 DEFAULT_PATH = "$default"
 _ACTION = "{action}"
@@ -66,6 +66,9 @@ EXAMPLE_OBJECT = {
     "timestamp": EXAMPLE_TIME,
     "data": {"total": 1999},
 }
+
+
+EVENT_NAMES = ("insert", "update", "delete", "leave", "erase", "reset", "live")
 
 
 class Unset(Enum):
@@ -102,6 +105,13 @@ class Example:
     value: Any
 
 
+@dataclass(frozen=True, eq=False)
+class Name:
+    """The name of the schema of a type that is not a class of fields."""
+
+    value: str
+
+
 def integer(least: int, most: int) -> Kind:
     """Return the kind of a number in a query, in decimal digits."""
 
@@ -119,6 +129,10 @@ def _parse_switch(text: str, field: str) -> bool:
 
 def one_of(*values: str) -> Kind:
     return Kind({"type": "string", "enum": [*values]})
+
+
+def const(value: str) -> Kind:
+    return Kind({"type": "string", "const": value})
 
 
 def parse_text(value: Any, field: str) -> str:
@@ -142,12 +156,10 @@ TEXT: Schema = {"type": "string", "minLength": 1}
 INTEGER: Schema = {"type": "integer", "format": "int64", "minimum": 0}  # 64 bits, for typed clients
 ID: Schema = {"type": "string", "pattern": "^[0-9a-f]{24}$", "examples": [EXAMPLE_CURSOR]}
 # The types of fields.
+Text = Annotated[str, Kind(TEXT)]
 Switch = Annotated[bool, Kind({"type": "string", "enum": ["true", "false"]}, _parse_switch)]
 EntryId = Annotated[str, Kind(ID)]
 Time = Annotated[str, Kind({"type": "string", "format": "date-time", "examples": [EXAMPLE_TIME]})]
-FeedObject = Annotated[
-    Any, Kind({"$ref": "#/components/schemas/FeedObject"}), Example(EXAMPLE_OBJECT)
-]
 # From the year 1.
 Ms = Annotated[
     int,
@@ -162,8 +174,9 @@ class Fields:
 
     A subclass has the schema *name*, by default its own name; "" if the schema has none, and is
     repeated where it is used. *example* replaces the example that is made from the fields. With
-    *is_partial*, it may lack any of the fields that it inherits. In a request, the fields *first*
-    are checked first, and with *is_open*, unknown fields are ignored.
+    *is_partial*, it may lack any of the fields that it inherits. *keywords* are others of its
+    schema. In a request, the fields *first* are checked first, and with *is_open*, unknown fields
+    are ignored.
     """
 
     schema_name: ClassVar[str]
@@ -172,6 +185,7 @@ class Fields:
     is_partial: ClassVar[bool]
     first: ClassVar[Sequence[str]]
     is_open: ClassVar[bool]
+    keywords: ClassVar[Schema]
 
     def __init_subclass__(
         cls,
@@ -181,10 +195,11 @@ class Fields:
         is_partial: bool = False,
         first: Sequence[str] = (),
         is_open: bool = False,
+        keywords: Mapping[str, Any] = types.MappingProxyType({}),
     ) -> None:
         cls.schema_name = cls.__name__ if name is None else name
         cls.example, cls.is_partial, cls.first = example, is_partial, first
-        cls.is_open = is_open
+        cls.is_open, cls.keywords = is_open, {**keywords}
         if is_partial:
             for inherited in _names(cls) - cls.__annotations__.keys():
                 setattr(cls, inherited, UNSET)
@@ -324,9 +339,22 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def json_of(name: str) -> Contents:
-    """Return a body in JSON with the schema *name*."""
-    return ((JSON, ref(name)),)
+def json_of(hint: Any) -> Contents:
+    """Return a body in JSON with the type *hint*."""
+    return ((JSON, hint),)
+
+
+class FeedObject(Fields, example=EXAMPLE_OBJECT):
+    type: Text
+    id: Text
+    timestamp: Time | Unset = UNSET
+    parents: list[Text] | Unset = UNSET
+    tags: list[Text] | Unset = UNSET
+    changed: list[Text] | Unset = UNSET
+    data: Any = UNSET
+    change: Annotated[bool, "true, or missing"] | Unset = UNSET
+    erased: Annotated[bool, "true, or missing"] | Unset = UNSET
+    ref: str | Unset = UNSET
 
 
 # Routes.
@@ -401,13 +429,13 @@ class Declared:
     *function* is a method of `Routes`. The types of its parameters `query` and `body` and of its
     result describe the request and the response. A route that is served elsewhere is an attribute
     of `Routes` without a function; *summary*, *query*, *body* and *answers* describe it. The latter
-    two pair content types with schemas. With *is_optional*, the body may be missing.
+    two pair content types with types. With *is_optional*, the body may be missing.
 
     *headers* are names in `openapi.HEADERS`. A success has one of the statuses *status* and
     *more*. *empty* are the statuses without a body. *errors* are the errors in addition to those
-    that `openapi.rejections` derives from the route, and *error* is the name of their schema if it
-    is not the usual one. *sends* are headers of a success. *others* are other statuses with their
-    content types and schemas. *wrong* is the class of errors in fields if it is not `Routes.error`.
+    that `openapi.rejections` derives from the route, and *error* is the type of their body if it is
+    not the usual one. *sends* are headers of a success. *others* are other statuses with their
+    content types and types. *wrong* is the class of errors in fields if it is not `Routes.error`.
 
     With *is_action*, the end of the path is an action. A gateway has one route for all actions.
     """
@@ -427,7 +455,7 @@ class Declared:
     more: Sequence[int] = ()
     empty: Sequence[int] = ()
     errors: Sequence[type[Rejected]] = ()
-    error: str = ""
+    error: Any = None
     sends: Sequence[str] = ()
     others: Sequence[tuple[int, str, Schema]] = ()
     wrong: type[Rejected] | None = None

@@ -14,9 +14,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import parse_qs
 
+from tidings.core import limits
 from tidings.core.auth.guard import ADMIN, ALL, PUBLIC, READ_ALL
 from tidings.core.changeagent.changes import number_of, place_of
 from tidings.core.changeagent.config import Administrator
@@ -33,7 +34,18 @@ from tidings.core.model.json_body import check_size
 from tidings.http import wire
 from tidings.http.answers import changeagent_answer
 from tidings.http.request import Answer, base_url, host_of
-from tidings.http.wire import PLAIN, Call, json_of, ref
+from tidings.http.schemas import ChangesError
+from tidings.http.wire import (
+    PLAIN,
+    UNSET,
+    Call,
+    Example,
+    Fields,
+    Kind,
+    Name,
+    Unset,
+    json_of,
+)
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed
@@ -52,9 +64,43 @@ _FIXED = (
 
 _HEALTH, _MEMBERS, _CONFIG = "/health", "/cluster/members", ("/config", "/feeds/{feed}/config")
 TEXT, YAML = "text/plain", "application/yaml"
-_CONFIGURED = ((YAML, ref("ChangesConfiguration")),)
+_DURATION = {"anyOf": [PLAIN, {"type": "null"}, {"type": "integer", "const": 0}]}
+Duration = Annotated[Any, Kind(_DURATION)]
+
+
+class ChangesConfiguration(Fields, example={"minPurgeRecords": 1000, "minPurgeDuration": "72h"}):
+    minPurgeRecords: int | Unset | None = UNSET
+    minPurgeDuration: Duration = UNSET
+    electionTimeout: Duration = UNSET
+    heartbeatTimeout: Duration = UNSET
+    webHooks: Annotated[list[dict[str, Any]], wire.most(limits.HOOKS_MAX)] | Unset | None = UNSET
+
+
+class HealthMark(Fields):
+    up: Annotated[str, Example("true")] | Unset = UNSET
+
+
+class FormProblem(Fields, name=""):
+    fieldNames: Annotated[list[str], Example(["up"])]
+    classification: Annotated[str, Example("RequiredError")]
+    message: Annotated[str, Example("Required")]
+
+
+class ClusterReport(Fields, name="Cluster"):
+    clusterId: Annotated[str, Example("prod")]
+    members: Members
+
+
+Members = Annotated[dict[str, str], Name("Members"), Example({"1": "feed.example.com"})]
+Diagnostics = Annotated[
+    dict[str, Any],
+    Name("Diagnostics"),
+    Example({"arch": "x86_64", "os": "linux", "maxprocs": "2"}),
+]
+HealthMarkError = Annotated[ChangesError | list[FormProblem], Name("HealthMarkError")]
+_CONFIGURED = ((YAML, ChangesConfiguration),)
 _REPLACED: dict[str, Any] = {
-    "body": ((YAML, {"anyOf": [ref("ChangesConfiguration"), {"type": "null"}]}),),
+    "body": ((YAML, ChangesConfiguration | None),),
     "answers": _CONFIGURED,
     "empty": (415,),
     "errors": (InvalidSetting,),
@@ -62,12 +108,12 @@ _REPLACED: dict[str, Any] = {
 _UP_RULE = "`true`, or another value for down"
 _MARKED: dict[str, Any] = {
     "query": {"up": {**PLAIN, "description": _UP_RULE, "examples": ["true"]}},
-    "body": ((FORM, ref("HealthMark")),),
+    "body": ((FORM, HealthMark),),
     "is_optional": True,
     "answers": (),
-    "error": "HealthMarkError",
+    "error": HealthMarkError,
 }
-_REJECTED: dict[str, Any] = {"status": 501, "answers": json_of("ChangesError")}
+_REJECTED: dict[str, Any] = {"status": 501, "answers": json_of(ChangesError)}
 
 
 class Administration(wire.Routes, function="administer"):
@@ -137,13 +183,13 @@ class Administration(wire.Routes, function="administer"):
         """Replace the configuration."""
         return self.put_configuration(call)
 
-    @wire.get("/cluster", READ_ALL, "12.15", answers=json_of("Cluster"))
-    def get_cluster(self, call: Call) -> dict[str, Any]:
+    @wire.get("/cluster", READ_ALL, "12.15")
+    def get_cluster(self, call: Call) -> ClusterReport:
         """Return the cluster, with its only member."""
-        return {"clusterId": self._stage, "members": self.list_members(call)}
+        return ClusterReport(clusterId=self._stage, members=self.list_members(call))
 
-    @wire.get(_MEMBERS, READ_ALL, "12.15", answers=json_of("Members"))
-    def list_members(self, call: Call) -> dict[str, str]:
+    @wire.get(_MEMBERS, READ_ALL, "12.15")
+    def list_members(self, call: Call) -> Members:
         """Return the only member of the cluster."""
         return {MEMBER: host_of(call.request.headers)}
 
@@ -176,8 +222,8 @@ class Administration(wire.Routes, function="administer"):
         """Reject the request, because members are fixed."""
         return self.put_member(call)
 
-    @wire.get("/diagnostics", READ_ALL, "12.13", answers=json_of("Diagnostics"))
-    def get_diagnostics(self, call: Call) -> dict[str, str]:
+    @wire.get("/diagnostics", READ_ALL, "12.13")
+    def get_diagnostics(self, call: Call) -> Diagnostics:
         """Return the machine of the process that answers."""
         below = f"{base_url(call.request.headers, self._prefix)}/diagnostics"
         parts = {name: f"{below}/{name}" for name in ("id", "stack", "raft", "memory", "cpu")}
@@ -188,7 +234,7 @@ class Administration(wire.Routes, function="administer"):
         "/diagnostics/{part}",
         READ_ALL,
         "12.13",
-        answers=(*json_of("Diagnostics"), (TEXT, PLAIN)),
+        answers=(*json_of(Diagnostics), (TEXT, PLAIN)),
         errors=(UnknownChange,),
     )
     def get_diagnostics_part(self, call: Call) -> Answer:

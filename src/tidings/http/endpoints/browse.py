@@ -13,7 +13,7 @@ from tidings.core.model import filters
 from tidings.core.state.sums import PageSums, of_types
 from tidings.http import wire
 from tidings.http.request import Answer
-from tidings.http.wire import JSON, Call, Example, Fields, Given, Kind
+from tidings.http.wire import EXAMPLE_OBJECT, JSON, Call, Example, FeedObject, Fields, Given, Kind
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
@@ -84,6 +84,11 @@ class ListenerStats(Fields):
     registrations: list[Registration]
 
 
+class ObjectList(Fields):
+    objects: Annotated[list[FeedObject], Example([EXAMPLE_OBJECT])]
+    next: str | None
+
+
 class Sums(Fields):
     page: Annotated[int, Example(42)]
     sums: Annotated[
@@ -127,7 +132,7 @@ class FeedBrowser(wire.Routes, function="browse", error=InvalidFilter):
         "/feeds/{feed}/objects",
         READ,
         "13.9",
-        answers=wire.json_of("ObjectList"),
+        answers=wire.json_of(ObjectList),
         errors=(InvalidCursor, InvalidFilter),
     )
     def list_objects(self, call: Call, query: ObjectQuery) -> Answer:

@@ -11,7 +11,7 @@ from tidings.core.errors import InvalidSync, WrongContentType, parse_integer
 from tidings.core.model.json_body import NDJSON_TYPE, check_size
 from tidings.core.model.operations import check_text
 from tidings.http import wire
-from tidings.http.log_routes import lines_of
+from tidings.http.log_routes import Operation, lines_of
 from tidings.http.wire import Call, Example, Fields, Given, Kind, Ms
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _CORRECTIONS = "/feeds/{feed}/corrections"
 _PAGE_MAX = 2**40 - 1  # a page number has ten hex digits in an event id
-_LINES = lines_of(wire.ref("Operation"), '{"event":"delete","type":"order","id":"o-1024"}\n')
+_LINES = lines_of(Operation, '{"event":"delete","type":"order","id":"o-1024"}\n')
 
 
 _THROUGH = {
