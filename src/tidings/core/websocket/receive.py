@@ -90,6 +90,7 @@ def parse_message(text: str, feed_names: FeedNames) -> Message:
         at=cursors.parse(cursor),
         password=_password(raw),
         leave=leave,
+        # A client that requests another encoding gets plain messages, which all clients can read.
         encoding=GZIP if _text(raw, "encoding", "") == GZIP else "",
         traced=_switch(raw, "trace"),
     )
@@ -157,7 +158,7 @@ def _cursor(raw: dict[str, Any], act: Act) -> str:
     return cursor
 
 
-# Maximum number of attempts to narrow a connection. An attempt fails if the connection is changed
+# Maximum number of attempts to change a connection. An attempt fails if the connection is changed
 # concurrently.
 _ATTEMPTS = 5
 
@@ -284,11 +285,6 @@ class Registrar:
         self.connections.remove(connection_id)
 
 
-# Maximum number of attempts to apply a message. An attempt fails if the connection has changed in
-# the meantime.
-_UPDATE_ATTEMPTS = 5
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
     connections: ConnectionStore
@@ -329,14 +325,14 @@ class Receiver:
     def _act(
         self, connection_id: str, message: Message, connection: Connection | None, allowed: Allowed
     ) -> None:
-        for _ in range(_UPDATE_ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             if connection is None:
                 self.sockets.close(connection_id)  # the connection is not stored any more
                 return
             if self._step(connection, message, allowed):
                 return
             connection = self.connections.get(connection_id)
-        raise Unavailable(f"connection {connection_id} changed {_UPDATE_ATTEMPTS} times in a row")
+        raise Unavailable(f"connection {connection_id} changed {_ATTEMPTS} times in a row")
 
     def _step(self, connection: Connection, message: Message, allowed: Allowed) -> bool:
         """Try to apply the message; return False if the connection changed in the meantime."""
