@@ -118,7 +118,7 @@ class FeedHttpApi(Construct):
             self._routes(function)
 
     def _routes(self, target: TidingsFunction) -> None:
-        """Add the routes of *target*; they share one integration and have one permission each."""
+        """Add the routes of *target*; they share one integration and one permission."""
         routes = [r for r in deployment.HTTP_ROUTES if r.function == target.blueprint.name]
         if target.blueprint.endless or not routes:
             return
@@ -144,7 +144,10 @@ def _integration(target: TidingsFunction) -> apigateway.HttpRouteIntegration:
     """Return the integration that calls *target*, by its URL if it is a streaming function."""
     name = f"{target.node.id}Integration"
     if target.url is None:
-        return integrations.HttpLambdaIntegration(name, target.live)
+        # One permission for the API instead of one for each route: every route of an API is ours.
+        return integrations.HttpLambdaIntegration(
+            name, target.live, scope_permission_to_route=False
+        )
     path = apigateway.ParameterMapping().overwrite_path(apigateway.MappingValue.request_path())
     return integrations.HttpUrlIntegration(
         name, target.url, method=apigateway.HttpMethod.GET, parameter_mapping=path

@@ -174,6 +174,18 @@ def test_only_our_apis_and_the_stream_url_may_invoke(template: Template) -> None
             assert text(permission["FunctionName"]).strip("<>").removesuffix(".Arn") in streams
 
 
+def test_a_function_has_one_permission_for_the_http_api(template: Template) -> None:
+    """A permission for each route would fill the policy of a function, and the stack."""
+    sources = Counter(
+        text(permission["FunctionName"])
+        for permission in template.resources("AWS::Lambda::Permission").values()
+        if "HttpApi" in text(permission.get("SourceArn", ""))
+    )
+    called = {route.function for route in deployment.HTTP_ROUTES}
+    by_url = {each.name for each in deployment.FUNCTIONS if each.streams}
+    assert {*sources.values()} == {1} and len(sources) == len(called - by_url)
+
+
 def test_no_stage_is_open(template: Template) -> None:
     """A feed without a password is closed wherever it is deployed."""
     for function in template.resources("AWS::Lambda::Function").values():
