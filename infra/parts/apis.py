@@ -144,10 +144,8 @@ def _integration(target: TidingsFunction) -> apigateway.HttpRouteIntegration:
     """Return the integration that calls *target*, by its URL if it is a streaming function."""
     name = f"{target.node.id}Integration"
     if target.url is None:
-        # One permission for the API instead of one for each route: every route of an API is ours.
-        return integrations.HttpLambdaIntegration(
-            name, target.live, scope_permission_to_route=False
-        )
+        live = target.live  # with one permission for all routes of the API, which are ours
+        return integrations.HttpLambdaIntegration(name, live, scope_permission_to_route=False)
     path = apigateway.ParameterMapping().overwrite_path(apigateway.MappingValue.request_path())
     return integrations.HttpUrlIntegration(
         name, target.url, method=apigateway.HttpMethod.GET, parameter_mapping=path
