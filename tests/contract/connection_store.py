@@ -12,6 +12,7 @@ from operator import attrgetter
 import pytest
 
 from tests.contract.stores import NOT_ON_SQLITE, Stores, unset
+from tidings.core.model.events import OPTIONS, EventOptions
 from tidings.core.model.filters import EVERYTHING, FIELDS, Filter, of, parent_key, type_key
 from tidings.core.websocket.connections import (
     Change,
@@ -25,6 +26,7 @@ from tidings.core.websocket.connections import (
 from tidings.core.websocket.session import State
 
 NOW = 4_102_444_700_123  # in 2100: an engine deletes what has expired while a test looks
+EVERY_OPTION = EventOptions(**dict.fromkeys(OPTIONS, True))
 FILTERS = [
     EVERYTHING,
     Filter(types=frozenset({"video", "ä€𝄞"})),
@@ -75,7 +77,7 @@ class TestConnections:
             encoding="gzip",
             version=4,
             lane=2,
-            traced=True,
+            options=EVERY_OPTION,
         )
         assert stores.connections.get(opened.id) is None
         stores.connections.open(opened)
@@ -236,7 +238,7 @@ class TestSubscriptions:
     ) -> None:
         """Filed under its parents if it has any, and not under its types."""
         wanted = Filter(types=frozenset({"video"}), parents=frozenset({"user/x1", "user/x2"}))
-        subscription = Subscription("c1=", wanted, 7, encoding="gzip", traced=True)
+        subscription = Subscription("c1=", wanted, 7, encoding="gzip", options=EVERY_OPTION)
         stores.subscriptions.add(feed, subscription)
         for parent in ("user/x1", "user/x2"):
             assert stores.subscriptions.find(feed, parent_key(parent)) == [subscription]

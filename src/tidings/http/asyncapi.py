@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from tidings.core import limits
 from tidings.core.model.envelopes import CLOUDEVENTS, FORMATS, TIDINGS
-from tidings.core.model.events import GZIP
+from tidings.core.model.events import GZIP, SWITCHES
 from tidings.core.model.feeds import DEFAULT_FEED, NAME
-from tidings.core.model.filters import FIELDS, SWITCHES
+from tidings.core.model.filters import FIELDS
 from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.core.version import VERSION
 from tidings.core.websocket.session import Act, State

@@ -12,7 +12,8 @@ from tidings.core import errors, limits
 from tidings.core.auth.guard import INGEST, PUBLIC, PUBLISH, READ, REPLICATE
 from tidings.core.maintenance.status import COUNTERS, LAGGING, OK, STALLED, UNAVAILABLE
 from tidings.core.model.envelopes import FORMATS
-from tidings.core.model.filters import FIELDS, SWITCHES
+from tidings.core.model.events import SWITCHES
+from tidings.core.model.filters import FIELDS
 from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.http import wire
 from tidings.http.json_schema import schema_of

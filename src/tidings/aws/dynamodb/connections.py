@@ -47,6 +47,7 @@ from tidings.aws.dynamodb.filters import FILTER, decode_admission, encode_admiss
 from tidings.aws.dynamodb.registry import SAFETY_MS, DynamoDBRegistry
 from tidings.aws.dynamodb.table import TableStore
 from tidings.aws.effects import Threads, now_ms
+from tidings.core.model.events import OPTIONS, EventOptions
 from tidings.core.triton.registration import Kind, Listener
 from tidings.core.websocket.connections import (
     Change,
@@ -65,6 +66,10 @@ if TYPE_CHECKING:
 
 
 _PREFIX = "connection#"
+_STORED = {"trace": "traced"}  # other options are stored with their names
+_OPTIONS = Layout(
+    EventOptions, **{_STORED.get(name, name): FLAG.sparse.of(name) for name in OPTIONS}
+)
 
 
 def _write_listener(listener: Listener) -> str:
@@ -98,7 +103,6 @@ _CONNECTION = Layout(
     runner_until=NUMBER.of("runner_expires_ms"),
     version=NUMBER,
     lane=NUMBER.sparse,
-    traced=FLAG.sparse,
 )
 
 
@@ -116,6 +120,7 @@ def encode_connection(connection: Connection) -> Item:
     return {
         **connection_key(connection.id),
         **_CONNECTION.encode(connection),
+        **_OPTIONS.encode(connection.options),
         **encode_admission(connection.admission),
         **expiry(connection.opened_ms + SAFETY_MS),
     }
@@ -123,7 +128,8 @@ def encode_connection(connection: Connection) -> Item:
 
 def decode_connection(item: Item) -> Connection:
     id_ = text_of(item, "kind").removeprefix(_PREFIX)
-    return _CONNECTION.decode(item, id=id_, admission=decode_admission(item))
+    options = _OPTIONS.decode(item)
+    return _CONNECTION.decode(item, id=id_, options=options, admission=decode_admission(item))
 
 
 _CHANGE = Layout(Change, joins=FLAG, filter=FILTER, since=NUMBER, token=TEXT, moves=FLAG.sparse)
@@ -151,9 +157,7 @@ def decode_change(item: Item) -> Change:
     )
 
 
-_SUBSCRIPTION = Layout(
-    Subscription, filter=FILTER, encoding=TEXT.sparse, since=NUMBER, traced=FLAG.sparse
-)
+_SUBSCRIPTION = Layout(Subscription, filter=FILTER, encoding=TEXT.sparse, since=NUMBER)
 
 
 def subscription_kind(lane: str) -> str:
@@ -183,6 +187,7 @@ def encode_subscription(
     return {
         **subscription_key(lane, filter_key, subscription.connection_id),
         **_SUBSCRIPTION.encode(subscription),
+        **_OPTIONS.encode(subscription.options),
         **encode_admission(subscription.admission),
         **expiry(expires_ms),
     }
@@ -190,8 +195,8 @@ def encode_subscription(
 
 def decode_subscription(item: Item) -> Subscription:
     _, _, connection_id = text_of(item, "name").partition("\0")
-    admission = decode_admission(item)
-    return _SUBSCRIPTION.decode(item, connection_id=connection_id, admission=admission)
+    others = {"options": _OPTIONS.decode(item), "admission": decode_admission(item)}
+    return _SUBSCRIPTION.decode(item, connection_id=connection_id, **others)
 
 
 ROSTER_KEY: Item = {"kind": text("roster"), "name": text("-")}

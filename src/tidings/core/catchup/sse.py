@@ -25,7 +25,7 @@ from tidings.core.catchup.catchup import LIVE, Progress
 from tidings.core.catchup.matching import Chosen, Lasting, PageSlice, Written, page_part
 from tidings.core.errors import Rejected
 from tidings.core.model import cursors, envelopes, filters
-from tidings.core.model.events import Event
+from tidings.core.model.events import OPTIONS, Event, EventOptions
 from tidings.core.model.feeds import HOST
 from tidings.core.model.operations import begins_with_erasure
 from tidings.core.settings.profiles import endings_of, must_disconnect
@@ -342,9 +342,9 @@ class Streamer:
     ) -> Stream:
         """Open the stream of *feed* after *cursor*, filtered by *query* (`filters.from_query`).
 
-        With `trace=true` in *query*, events have their traces. With `cursors=true`, the client
-        accepts blocks that have only an id. `format` is one of `envelopes.FORMATS`. With *lines*,
-        the stream is written as NDJSON.
+        *query* also has the switches in `OPTIONS`. With `cursors=true`, the client accepts blocks
+        that have only an id. `format` is one of `envelopes.FORMATS`. With *lines*, the stream is
+        written as NDJSON.
 
         Raises:
             InvalidFeed, UnknownFeed, WrongPassword, NoPasswordSet, WrongKey, OutsideKey,
@@ -358,10 +358,10 @@ class Streamer:
         profile, version = profiles.profile(key), profiles.profile(HOST).version
         allowed = READ.admit(guard, key, given)
         at, requested = cursors.parse(cursor), filters.from_query(query)
-        traced = filters.switch(query.get("trace"), "trace")
+        options = EventOptions(*(filters.switch(query.get(name), name) for name in OPTIONS))
         cursors_wanted = filters.switch(query.get("cursors"), "cursors")
         form, clock = envelopes.check_format(query.get("format")), self.catch_up.reader.clock
-        write = envelopes.writer(form, feed, clock, lines=lines, traced=traced)
+        write = envelopes.writer(form, feed, clock, options, lines=lines)
         wanted = allowed.narrow(requested, leave=query.get("leave") == "true")
         guard.check_leave(key, wanted)
         progress = self.catch_up.start(key, at)
@@ -386,5 +386,5 @@ class Streamer:
             version=profile.version + version,
             still_opens=opens,
             exists=partial(self.feed_names.exists, key),
-            form=(form, lines, traced),
+            form=(form, lines, options),
         )

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core.errors import InvalidFilter
 from tidings.core.model import timestamps
-from tidings.core.model.events import ERASE, LEAVE, to_sse, to_traced_json, to_traced_sse
+from tidings.core.model.events import (
+    ERASE,
+    LEAVE,
+    NO_OPTIONS,
+    EventOptions,
+    to_traced_json,
+    to_traced_sse,
+)
 from tidings.core.model.operations import to_canonical_json
 from tidings.core.version import VERSION
 
@@ -64,24 +71,23 @@ def encoder(name: str, feed: str, clock: Clock) -> Encode:
     return to_traced_json
 
 
-def writer(name: str, feed: str, clock: Clock, *, lines: bool, traced: bool) -> Encode | None:
+def writer(
+    name: str, feed: str, clock: Clock, options: EventOptions, *, lines: bool
+) -> Encode | None:
     """Return a function that encodes the events of a stream, or None.
 
-    If *lines* is True, each event becomes a line of NDJSON, otherwise an SSE block. If *traced* is
-    False, traces are left out. Return None for the format `tidings` in SSE blocks without traces,
-    because the caller has a faster encoder for these.
+    If *lines* is True, each event becomes a line of NDJSON, otherwise an SSE block. Return None for
+    the format `tidings` in SSE blocks without options, for which the caller has a faster encoder.
     """
-    if name == TIDINGS and not lines:
-        return to_traced_sse if traced else None
+    if name == TIDINGS and not lines and options == NO_OPTIONS:
+        return None
     encode = encoder(name, feed, clock)
 
     def write(event: Event) -> str:
-        sent = event if traced else event._replace(trace="")
-        line = encode(sent)
+        sent = options.apply(event)
         if lines:
-            return f"{line}\n"
-        block = to_sse(sent._replace(data=line))
-        return f"traceparent: {sent.trace}\n{block}" if sent.trace else block
+            return f"{encode(sent)}\n"
+        return to_traced_sse(sent if name == TIDINGS else sent._replace(data=encode(sent)))
 
     return write
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import gzip
 import json
 from binascii import b2a_base64
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
+from tidings.core.model.filters import ERASURES
 from tidings.core.model.operations import (
     ERASURE_MARK,
     data_of,
@@ -41,6 +43,23 @@ class Event(NamedTuple):
     name: str
     data: str
     trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EventOptions:
+    """The switches that change the events for a client, by name; each has its *meaning*."""
+
+    trace: bool = field(default=False, metadata={"meaning": "also send `traceparent` (6.9)"})
+
+    def apply(self, event: Event) -> Event:
+        """Return *event* as the client receives it."""
+        return event if self.trace else event._replace(trace="")
+
+
+NO_OPTIONS = EventOptions()
+OPTIONS = {each.name: each.metadata["meaning"] for each in fields(EventOptions)}
+# All switches of streams and of subscriptions. The first two are parts of their filters.
+SWITCHES = {"leave": "also send `leave` (6.5)", ERASURES: "also send `erase` (22.4)", **OPTIONS}
 
 
 def of_line(
@@ -99,13 +118,9 @@ def to_json(event: Event) -> str:
     return f'{{"id":"{event.id}","event":"{event.name}"{data}}}'
 
 
-def with_trace(text: str, trace: str) -> str:
-    """Return the JSON event *text* with *trace* added, unless *trace* is empty."""
-    return f'{text[:-1]},"traceparent":"{trace}"}}' if trace else text
-
-
 def to_traced_json(event: Event) -> str:
-    return with_trace(to_json(event), event.trace)
+    text = to_json(event)
+    return f'{text[:-1]},"traceparent":"{event.trace}"}}' if event.trace else text
 
 
 def pack(events: Iterable[str], cursor: str, encoding: str = "") -> Iterator[str]:

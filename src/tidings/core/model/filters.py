@@ -28,12 +28,6 @@ ALL_KEY = "*"
 ANY = "*"  # at the end of an id in a filter, this matches any rest of an id
 ERASURES = "erasures"  # the field of a request for events `erase`
 FIELDS = ("types", "parents", "ids")  # the filtered fields in a request, each a list of values
-# The switches of event streams and of WebSocket subscriptions, each with what it does.
-SWITCHES = {
-    "leave": "also send `leave` (6.5)",
-    ERASURES: "also send `erase` (22.4)",
-    "trace": "also send `traceparent` (6.9)",
-}
 _values = attrgetter(*FIELDS)
 _SIEVE_VALUES_MAX = 8  # more substring searches in a line take longer than parsing the line
 _SIEVES_MAX = 4096  # cached results of `_encode_values`, more than are in use; one takes 2 us

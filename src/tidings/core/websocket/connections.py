@@ -18,6 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
+from tidings.core.model.events import NO_OPTIONS, EventOptions
 from tidings.core.model.feeds import follower_of, one_lane
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.settings.values import FOR_GOOD, Admission
@@ -89,8 +90,8 @@ class Connection:
     replay that serves the connection until *runner_expires_ms*. *lane* is the lane of push that
     serves the connection, or that will accept it. *listener* is set if the client uses Triton's
     protocol. *admission* is the credential with which the client subscribed. *encoding* is the
-    encoding that the client can read in addition to plain messages, or "". *traced* is True if the
-    client requested the traces of operations. A write is rejected if *version* has changed in the
+    encoding that the client can read in addition to plain messages, or "". *options* are those
+    that the client requested. A write is rejected if *version* has changed in the
     meantime.
     """
 
@@ -108,7 +109,7 @@ class Connection:
     encoding: str = ""
     version: int = 0
     lane: int = 0
-    traced: bool = False
+    options: EventOptions = NO_OPTIONS
 
     def with_fields(self, **fields: object) -> Connection:
         """Return this connection with other *fields*, as the next version."""
@@ -127,7 +128,7 @@ class Subscription:
     since: int
     admission: Admission = FOR_GOOD
     encoding: str = ""
-    traced: bool = False
+    options: EventOptions = NO_OPTIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,15 @@ from typing import TYPE_CHECKING, TypeVar
 from tidings.core import limits
 from tidings.core.catchup.matching import with_ref
 from tidings.core.model.events import (
+    NO_OPTIONS,
+    Event,
+    EventOptions,
     leave_of,
     of_line,
     pack,
     redacted_leave_of,
     to_json,
-    with_trace,
+    to_traced_json,
 )
 from tidings.core.model.filters import keys_of, parent_key
 from tidings.core.model.operations import is_erasure
@@ -34,7 +37,6 @@ from tidings.core.triton.items import item_of, with_sub_resources
 from tidings.core.websocket.connections import Subscription
 
 if TYPE_CHECKING:
-    from tidings.core.model.events import Event
     from tidings.core.model.filters import Filter
     from tidings.core.model.operations import Operation
     from tidings.core.model.pages import Page
@@ -60,7 +62,7 @@ class Audience:
     since: int
     admission: Admission
     encoding: str
-    traced: bool
+    options: EventOptions
     members: dict[str, Subscription] = field(default_factory=dict)
 
 
@@ -79,7 +81,7 @@ class _Audiences:
         found: dict[Audience, None] = {}
         for each in subscriptions:
             since = max(each.since, self.after)
-            form = each.filter, since, each.admission, each.encoding, each.traced
+            form = each.filter, since, each.admission, each.encoding, each.options
             audience = self._known.get(form)
             if audience is None:
                 audience = self._known[form] = Audience(*form)
@@ -96,7 +98,7 @@ class Plan:
     indexes of the events for listeners (clients of Triton's protocol, PROTOCOL 13); each of these
     events is sent as a separate message. For each audience, *wanted* has the ascending indexes of
     the events to send. *cursor* is the event id at the end of the pages. *deliveries* is the number
-    of pairs of an event and a subscription. *traces* has the traces of events, by index.
+    of pairs of an event and a subscription. *sources* has the events that are not items, by index.
     """
 
     cursor: str = ""
@@ -105,13 +107,12 @@ class Plan:
     events: list[str] = field(default_factory=list)
     items: set[int] = field(default_factory=set)
     wanted: dict[Audience, list[int]] = field(default_factory=dict)
-    traces: dict[int, str] = field(default_factory=dict)
+    sources: dict[int, Event] = field(default_factory=dict)
 
     def add(self, event: Event, template: str) -> None:
         """Append *event*, with the link to its object that *template* gives, to `events`."""
-        if event.trace:
-            self.traces[len(self.events)] = event.trace
-        self.events.append(to_json(with_ref(event, template)))
+        linked = self.sources[len(self.events)] = with_ref(event, template)
+        self.events.append(to_json(linked))
 
     @property
     def subscriptions(self) -> dict[str, Subscription]:
@@ -120,20 +121,25 @@ class Plan:
 
     def messages(self) -> Iterable[tuple[list[str], list[str]]]:
         """Yield each group of connections that get the same messages, with these messages."""
-        alike: dict[tuple[str, bool, tuple[int, ...]], list[str]] = {}
+        options = {audience.options for audience in self.wanted}
+        forms = {each: self._form(each) for each in options}
+        alike: dict[tuple[str, EventOptions, tuple[int, ...]], list[str]] = {}
         for audience, indexes in self.wanted.items():
-            form = audience.encoding, audience.traced and self.traces != {}
-            alike.setdefault((*form, tuple(indexes)), []).extend(audience.members)
-        for (encoding, traced, chosen), connection_ids in alike.items():
-            yield connection_ids, self._messages(chosen, encoding, traced=traced)
+            form = audience.options if forms[audience.options] is not self.events else NO_OPTIONS
+            key = audience.encoding, form, tuple(indexes)
+            alike.setdefault(key, []).extend(audience.members)
+        for (encoding, form, chosen), connection_ids in alike.items():
+            texts = [forms.get(form, self.events)[at] for at in chosen]
+            is_items = chosen[0] in self.items  # either all or none are items
+            yield connection_ids, texts if is_items else list(pack(texts, self.cursor, encoding))
 
-    def _messages(self, chosen: Sequence[int], encoding: str, *, traced: bool) -> list[str]:
-        """Return the messages for the indexes *chosen*, of which either all or none are items."""
-        if traced:
-            texts = [with_trace(self.events[at], self.traces.get(at, "")) for at in chosen]
-        else:
-            texts = [self.events[at] for at in chosen]
-        return texts if chosen[0] in self.items else list(pack(texts, self.cursor, encoding))
+    def _form(self, options: EventOptions) -> list[str]:
+        """Return the events for clients with *options*: `events` itself if they are the same."""
+        if options == NO_OPTIONS:
+            return self.events
+        changed = {at: to_traced_json(options.apply(each)) for at, each in self.sources.items()}
+        texts = [changed.get(at, text) for at, text in enumerate(self.events)]
+        return self.events if texts == self.events else texts
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.catchup.matching import page_events, with_ref
 from tidings.core.effects import is_ahead
-from tidings.core.model.events import pack, reply, to_json, to_traced_json
+from tidings.core.model.events import pack, reply, to_traced_json
 from tidings.core.model.feeds import PUSH, follower_of, pushers
 from tidings.core.model.filters import ALL_KEY, LEAVERS
 from tidings.core.newest import Newest
@@ -449,7 +449,7 @@ class Pusher:
             since=since,
             admission=connection.admission,
             encoding=connection.encoding,
-            traced=connection.traced,
+            options=connection.options,
         )
         lane = self._place(feed)
         if subscription.filter.leave:
@@ -589,9 +589,9 @@ def _messages(
     wanted = connection.filter
     if wanted.listens:
         return list(items_of(pages, wanted, by_name(profile.resources)))
-    encoded = to_traced_json if connection.traced else to_json
+    options = connection.options
     events = (
-        encoded(with_ref(event, profile.object_url))
+        to_traced_json(options.apply(with_ref(event, profile.object_url)))
         for page in pages
         for event in page_events(page, wanted, removed=removed_at.get(page.number))
     )

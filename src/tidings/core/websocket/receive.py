@@ -19,7 +19,7 @@ from tidings.core.auth.guard import ALL, READ, READ_ALL, credential
 from tidings.core.errors import InvalidCursor, InvalidMessage, Rejected, TooLarge, Unavailable
 from tidings.core.model import cursors, events, filters
 from tidings.core.model.cursors import Now
-from tidings.core.model.events import GZIP
+from tidings.core.model.events import GZIP, NO_OPTIONS, OPTIONS, EventOptions
 from tidings.core.model.feeds import DEFAULT_FEED, STATE, follower_of, public_name
 from tidings.core.model.json_body import decode_json
 from tidings.core.settings.values import by_name
@@ -53,7 +53,7 @@ class Message:
 
     *cursor* is the cursor as the client sent it, and *at* is the parsed cursor. *leave* is True if
     the client requested `leave` events, even if *filter* names no parents. *encoding* is a known
-    encoding or "". *traced* is True if the client requested traces.
+    encoding or "". *options* are the other switches.
     """
 
     act: Act
@@ -64,7 +64,7 @@ class Message:
     password: str | None = field(default=None, repr=False)
     leave: bool = False
     encoding: str = ""
-    traced: bool = False
+    options: EventOptions = NO_OPTIONS
 
 
 def parse_message(text: str, feed_names: FeedNames) -> Message:
@@ -90,9 +90,8 @@ def parse_message(text: str, feed_names: FeedNames) -> Message:
         at=cursors.parse(cursor),
         password=_password(raw),
         leave=leave,
-        # A client that requests another encoding gets plain messages, which all clients can read.
         encoding=GZIP if _text(raw, "encoding", "") == GZIP else "",
-        traced=_switch(raw, "trace"),
+        options=EventOptions(*(_switch(raw, name) for name in OPTIONS)),
     )
 
 
@@ -359,7 +358,7 @@ class Receiver:
             filter=_parse_filter(message, allowed),
             admission=allowed.admission,
             encoding=message.encoding,
-            traced=message.traced,
+            options=message.options,
             progress=progress.encode(),
         )
         if isinstance(message.at, Now):

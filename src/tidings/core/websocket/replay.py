@@ -16,7 +16,7 @@ from tidings.core.auth.quotas import free
 from tidings.core.catchup.catchup import CatchUp, Progress
 from tidings.core.catchup.matching import with_ref
 from tidings.core.effects import is_ahead
-from tidings.core.model.events import pack, to_json, to_traced_json
+from tidings.core.model.events import pack, to_traced_json
 from tidings.core.settings.profiles import endings_at
 from tidings.core.websocket.push import release_from_push
 from tidings.core.websocket.session import Event, State, after
@@ -148,7 +148,7 @@ class Replayer:
             return None
         if step.events or step.progress.cursor != progress.cursor:
             linked = (with_ref(event, profile.object_url) for event in step.events)
-            events = map(to_traced_json if connection.traced else to_json, linked)
+            events = map(to_traced_json, map(connection.options.apply, linked))
             messages = list(pack(events, step.progress.cursor, connection.encoding))
             if not self.delivery.send(connection.id, messages):
                 return None

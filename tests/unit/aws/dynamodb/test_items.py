@@ -24,7 +24,7 @@ from tidings.core.changeagent.tag_index import Summary
 from tidings.core.counters import LogCounter, Totals
 from tidings.core.followers.leases import Lease
 from tidings.core.log.append import Claim
-from tidings.core.model.events import GZIP
+from tidings.core.model.events import GZIP, OPTIONS, EventOptions
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
 from tidings.core.settings.profiles import Profile
@@ -70,7 +70,7 @@ CONNECTIONS = {
     "version": NUMBERS,
     "lane": NUMBERS,
     "encoding": st.sampled_from(["", GZIP]),
-    "traced": st.booleans(),
+    "options": st.builds(EventOptions, **dict.fromkeys(OPTIONS, st.booleans())),
 }
 
 

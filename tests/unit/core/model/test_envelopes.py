@@ -19,12 +19,13 @@ from tidings.core.model import envelopes
 from tidings.core.model.cursors import Replication
 from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, FORMATS, TIDINGS
 from tidings.core.model.events import (
+    NO_OPTIONS,
     Event,
+    EventOptions,
     leave_of,
     of_line,
     redacted_leave_of,
     to_sse,
-    to_traced_sse,
 )
 from tidings.core.model.operations import line_from
 from tidings.http.schemas import schema_document
@@ -239,7 +240,8 @@ def test_traces_are_for_who_asks(name: str) -> None:
     event = operation(trace=TRACE)
     for lines in (True, False):
         for traced in (True, False):
-            write = envelopes.writer(name, "main", lambda: 0, lines=lines, traced=traced) or to_sse
+            options = EventOptions(trace=traced)
+            write = envelopes.writer(name, "main", lambda: 0, options, lines=lines) or to_sse
             assert (TRACE in write(event)) == traced
             if not lines:
                 assert write(event).startswith("traceparent: " if traced else "id: ")
@@ -247,9 +249,7 @@ def test_traces_are_for_who_asks(name: str) -> None:
 
 def test_blocks_of_ours_are_left_to_the_parts() -> None:
     """The parts slice them: nothing is parsed, and no event is created."""
-    assert envelopes.writer(TIDINGS, "main", lambda: 0, lines=False, traced=False) is None
-    traced = envelopes.writer(TIDINGS, "main", lambda: 0, lines=False, traced=True)
-    assert traced is to_traced_sse
+    assert envelopes.writer(TIDINGS, "main", lambda: 0, NO_OPTIONS, lines=False) is None
 
 
 def test_a_format_that_there_is_not() -> None:

@@ -42,7 +42,7 @@ def test_6_9_of_what_is_pushed(scene: Scene) -> None:
     scene.push()
 
     assert [told(scene, name) for name in names] == [[TRACE, None], [None] * 2, [None] * 2]
-    assert [subscription.traced for subscription in scene.subscriptions.all(FEED)] == [
+    assert [subscription.options.trace for subscription in scene.subscriptions.all(FEED)] == [
         True,
         False,
         False,
