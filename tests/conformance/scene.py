@@ -25,9 +25,9 @@ from tests.conformance.listeners import (
 )
 from tests.conformance.target import Target
 from tests.described import Description
-from tidings.client.address import as_text
+from tidings.core.model.events import SWITCHES
+from tidings.core.model.filters import as_text
 
-SWITCHES = ("leave", "trace", "erasures")
 FILTERS = ("types", "parents", "ids")  # lists of values, over every transport
 # `feed`, `from`, a filter, switches, and for a GET `path`, `format`, `accept` and `cursors`.
 Wish = Mapping[str, Any]

@@ -13,7 +13,8 @@ from typing import Any
 
 from tests.conformance import values
 from tests.conformance.listeners import ReceivedEvent, Silence
-from tests.conformance.scene import FILTERS, SWITCHES, Scene
+from tests.conformance.scene import FILTERS, Scene
+from tidings.core.model.events import SWITCHES
 
 FENCE = "fence"
 REACH_S = 180.0  # a follower on a schedule runs within a minute

@@ -6,17 +6,29 @@ The functions `..._url` raise `WrongUrl` if the address has a wrong scheme or no
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypedDict
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from tidings.client.errors import WrongUrl
+from tidings.core.model.filters import FIELDS
 
 DEFAULT_URL = "http://127.0.0.1:8042"
 DEFAULT_FEED = "main"
 _SOCKET_SCHEMES = {"http": "ws", "https": "wss"}
-SWITCHES = ("leave", "erasures")  # fields of a request; each is sent if it is True
-FIELDS = ("types", "parents", "ids")  # fields of a request; each is a list of values
+# The switches of a stream or subscription, with the help of their options of `tidings tail`.
+SWITCHES = {
+    "leave": "Also report objects that leave the filter, if the feed stores removed parents.",
+    "erasures": "Receive an erasure as `erase` with its reason, instead of as `delete`.",
+}
+
+
+class Switches(TypedDict, total=False):
+    leave: bool
+    erasures: bool
+
+
 _ARRAY = '["'  # a list that begins with this is JSON, not comma-separated
 
 
@@ -63,18 +75,6 @@ def _parts(url: str, schemes: tuple[str, ...]) -> tuple[str, str, str]:
         wanted = " or ".join(f"{scheme}://" for scheme in schemes)
         raise WrongUrl(f"{url!r} is not an address; it must start with {wanted} and name a host")
     return parts.scheme, parts.netloc, parts.path.rstrip("/").removesuffix("/ops")
-
-
-def as_text(values: Iterable[str]) -> str:
-    """Return *values* as a list in a URL: comma-separated, or JSON if a value contains a comma.
-
-    Empty values match nothing and are left out. If all *values* are empty, the returned list
-    matches nothing.
-    """
-    kept = [value for value in values if value]
-    text = ",".join(kept) or ","
-    plain = len(kept) == text.count(",") + 1 and not text.startswith(_ARRAY)
-    return text if plain or not kept else json.dumps(kept, ensure_ascii=False)
 
 
 def from_text(text: str) -> list[str]:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
-from tidings.client.address import Subscription
+from tidings.client.address import Subscription, Switches
 from tidings.client.errors import Lost
 from tidings.client.events import RESET, Event, Moved
 from tidings.client.files import EVERYTHING, SAVE_EVERY_S, StateFile, start
@@ -269,7 +269,8 @@ class Consumer(Closing):
     The consumer starts at the cursor in *state_file*, else at *cursor*, else at the end of the log.
     If *allow_replication* is True, *cursor* is None, and *state_file* names a file that does not
     exist or is empty, the consumer starts with a copy of everything. Close the consumer, or use
-    `with`. The cursor is saved once a second and at the end.
+    `with`. The cursor is saved once a second and at the end. *switches* are described in
+    `address.Subscription`.
 
     Raises:
         WrongUrl: *url* or *ws_url* is not a valid address.
@@ -287,8 +288,6 @@ class Consumer(Closing):
         types: Sequence[str] = (),
         parents: Sequence[str] = (),
         ids: Sequence[str] = (),
-        leave: bool = False,
-        erasures: bool = False,
         password: str = "",
         cursor: str | None = None,
         state_file: Path | str | None = None,
@@ -297,6 +296,7 @@ class Consumer(Closing):
         ws_url: str | None = None,
         timeout_s: float | None = None,
         on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
+        **switches: Unpack[Switches],
     ) -> None:
         if in_flight_max < 1:
             raise ValueError(f"in_flight_max must be at least 1, not {in_flight_max}")
@@ -305,9 +305,8 @@ class Consumer(Closing):
             types=types,
             parents=parents,
             ids=ids,
-            leave=leave,
-            erasures=erasures,
             password=password,
+            **switches,
         )
         state = StateFile(Path(state_file)) if state_file is not None else None
         _, listen = listeners(transport, url, ws_url, wanted)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from tidings.client.address import as_text
 from tidings.client.consumer import Consumer
 from tidings.client.errors import FellOff, Lost, Refused, WrongAnswer
 from tidings.client.events import LIVE, RESET, Event, from_text
@@ -20,6 +19,7 @@ from tidings.core import limits
 from tidings.core.errors import BrokenBatch, OtherLog
 from tidings.core.model.cursors import PAGE_END, Place, parse_cursor
 from tidings.core.model.events import of_line
+from tidings.core.model.filters import as_text
 from tidings.core.model.operations import decode, type_prefix
 from tidings.core.replication.wire import decode_batch
 from tidings.core.state.rows import bucket_of

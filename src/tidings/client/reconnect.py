@@ -11,9 +11,9 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from contextlib import aclosing, closing
 from functools import partial
-from typing import Literal
+from typing import Literal, Unpack
 
-from tidings.client.address import Subscription, operations_url, socket_url
+from tidings.client.address import Subscription, Switches, operations_url, socket_url
 from tidings.client.errors import Ended, Lost
 from tidings.client.events import Event, Moved
 from tidings.client.retries import Backoff, is_over
@@ -36,13 +36,12 @@ def follow(
     types: Sequence[str] = (),
     parents: Sequence[str] = (),
     ids: Sequence[str] = (),
-    leave: bool = False,
-    erasures: bool = False,
     password: str = "",
     ws_url: str | None = None,
     on_moved: Callable[[str], None] = lambda cursor: None,
     on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
     wait: Callable[[float], None] = time.sleep,
+    **switches: Unpack[Switches],
 ) -> Iterator[Event]:
     """Yield the events of *feed* after *cursor*, without end.
 
@@ -65,9 +64,8 @@ def follow(
         types=types,
         parents=parents,
         ids=ids,
-        leave=leave,
-        erasures=erasures,
         password=password,
+        **switches,
     )
     listen, _ = listeners(transport, url, ws_url, wanted)
     return resume(listen, cursor, on_moved=on_moved, on_lost=on_lost, wait=wait)

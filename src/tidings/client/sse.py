@@ -14,12 +14,13 @@ from typing import Any
 
 import httpx
 
-from tidings.client.address import Subscription, as_text
+from tidings.client.address import Subscription
 from tidings.client.errors import Ended, Lost
 from tidings.client.events import LIVE, Event, Moved, from_text
 from tidings.client.feed_api import CONNECT_S, basic, connecting, translate_errors
 from tidings.client.retries import raise_for_status
 from tidings.core.model.cursors import NOW
+from tidings.core.model.filters import as_text
 
 # A server sends a comment at least every 25 s (PROTOCOL 7.3), so a connection is dead if two
 # comments are missing.

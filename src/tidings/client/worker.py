@@ -18,13 +18,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from tidings.client.address import FIELDS
 from tidings.client.consumer import Consumer, Delivery
 from tidings.client.errors import ClientError, Lost, Refused, Unwritten
 from tidings.client.events import LIVE, RESET, Event, is_copied
 from tidings.client.feed_api import Answer, NamedConsumers
 from tidings.client.reconnect import Transport
 from tidings.client.retries import Closing, repeat
+from tidings.core.model.filters import FIELDS
 
 RENEWALS = 3  # renewals per duration of a lease; two of them may fail
 _JOIN_S = 1.0  # short, because a renewal that still runs is harmless

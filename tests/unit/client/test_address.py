@@ -11,9 +11,10 @@ import pytest
 
 from tests.conformance.scene import FILTERS
 from tidings.client import Consumer, follow
-from tidings.client.address import FIELDS, SWITCHES, Subscription, operations_url, socket_url
+from tidings.client.address import SWITCHES, Subscription, operations_url, socket_url
 from tidings.client.cli.tail import tail
-from tidings.core.model import filters
+from tidings.core.model import events
+from tidings.core.model.filters import FIELDS
 from tidings.http.endpoints.status import CLIENT
 
 
@@ -35,10 +36,11 @@ def test_all_that_a_feed_filters_by_can_be_asked_for() -> None:
     javascript = (Path(__file__).parents[3] / CLIENT / "addresses.js").read_text()
     options = {option for each in tail.params for option in each.opts}
 
-    assert filters.FIELDS == FIELDS == FILTERS
-    assert {each.name for each in fields(Subscription)} >= {*FIELDS}
+    assert FIELDS == FILTERS
+    assert {*SWITCHES} == {*events.SWITCHES} - {"trace"}  # traces are for operators
+    assert {each.name for each in fields(Subscription)} >= {*FIELDS, *SWITCHES}
     assert {*inspect.signature(Consumer).parameters} >= {*FIELDS}
     assert {*inspect.signature(follow).parameters} >= {*FIELDS}
-    assert options >= {f"--{name}" for name in FIELDS}
+    assert options >= {f"--{name}" for name in (*FIELDS, *SWITCHES)}
     assert f"LISTS = {json.dumps(FIELDS)};" in javascript
-    assert f"SWITCHES = {json.dumps(SWITCHES)};" in javascript
+    assert f"SWITCHES = {json.dumps([*SWITCHES])};" in javascript

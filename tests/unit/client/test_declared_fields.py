@@ -8,8 +8,9 @@ import re
 import pytest
 
 from tests.style.source import ROOT
+from tidings.client.address import SWITCHES
 from tidings.client.operator import Operator
-from tidings.core.model.filters import ERASURES, FIELDS
+from tidings.core.model.filters import FIELDS
 from tidings.http.openapi import SCHEMAS
 
 TYPES = (ROOT / "clients/javascript/src/index.d.ts").read_text()
@@ -39,7 +40,7 @@ def test_an_interface_has_the_fields_of_its_schema(
 
 
 def test_a_feed_has_an_option_for_each_field_of_a_filter() -> None:
-    assert {*FIELDS, ERASURES, "leave"} <= members("FeedOptions")
+    assert {*FIELDS, *SWITCHES} <= members("FeedOptions")
 
 
 def test_a_key_is_created_with_each_field() -> None:

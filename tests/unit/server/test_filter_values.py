@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from tidings.client import Consumer, Worker
-from tidings.client.address import as_text
 from tidings.client.reconnect import Transport
+from tidings.core.model.filters import as_text
 from tidings.server.running import Server
 
 PATIENCE_S = 180.0

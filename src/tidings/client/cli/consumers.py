@@ -14,7 +14,6 @@ from urllib.parse import quote, urlsplit
 
 import click
 
-from tidings.client.address import FIELDS
 from tidings.client.cli.main import EXIT_CODES, discard_output
 from tidings.client.cli.options import (
     Place,
@@ -39,6 +38,7 @@ from tidings.client.cli.render import (
 from tidings.client.errors import ClientError, Refused, Unwritten
 from tidings.client.events import Event
 from tidings.client.retries import PRINT_S, stop_on_signals
+from tidings.core.model.filters import FIELDS
 
 if TYPE_CHECKING:
     from tidings.client.worker import Message, Worker

@@ -22,10 +22,11 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from tidings.client.address import DEFAULT_FEED, DEFAULT_URL, FIELDS, from_text
+from tidings.client.address import DEFAULT_FEED, DEFAULT_URL, SWITCHES, from_text
 from tidings.client.cli.render import DEFAULT_SOURCE, HAS_PASSWORD, SOURCE, failures
 from tidings.client.errors import ClientError, NoPassword
 from tidings.client.files import read_password
+from tidings.core.model.filters import ERASURES, FIELDS
 from tidings.core.version import how_to_install
 
 if TYPE_CHECKING:
@@ -70,14 +71,18 @@ stage_option = click.option(
 endpoint_option = click.option(
     "--endpoint-url", metavar="URL", help="Address of the DynamoDB of a twin, instead of a stage."
 )
-erasures_option = click.option(
-    "--erasures",
-    is_flag=True,
-    help="Receive an erasure as `erase` with its reason, instead of as `delete`.",
-)
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print the answer as one line of JSON."
 )
+
+
+def switch_options(command: Command) -> Command:
+    for name, text in reversed(SWITCHES.items()):
+        command = click.option(f"--{name}", is_flag=True, help=text)(command)
+    return command
+
+
+erasures_option = click.option(f"--{ERASURES}", is_flag=True, help=SWITCHES[ERASURES])
 
 
 def filter_options(command: Command) -> Command:

@@ -17,10 +17,10 @@ from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import (
     Place,
-    erasures_option,
     filter_options,
     json_option,
     place_options,
+    switch_options,
 )
 from tidings.client.errors import Lost, WrongUrl
 from tidings.client.retries import PRINT_S, is_over, stop_on_signals
@@ -44,12 +44,7 @@ EMPTY = "-1"  # printed in place of an id if the log has no message
     " default).",
 )
 @filter_options
-@click.option(
-    "--leave",
-    is_flag=True,
-    help="Also report objects that leave the filter, if the feed stores removed parents.",
-)
-@erasures_option
+@switch_options
 @click.option(
     "--state-file",
     type=click.Path(dir_okay=False, path_type=Path),
