@@ -7,8 +7,6 @@ from collections.abc import Mapping
 
 from infra.settings import Stage
 from tidings.aws.config import deployment, settings
-from tidings.core.model.feeds import DEFAULT_FEED
-from tidings.core.replication.source import parse_sources
 
 SOCKET_STAGE = "live"  # the only stage of the WebSocket API
 STREAM_HANDLER = "run.sh"  # the web adapter runs the handler as a program
@@ -53,21 +51,6 @@ def addresses(stage: Stage) -> str:
     must not write to a chained feed.
     """
     return json.dumps({feed: {"url": source["url"]} for feed, source in stage.sources.items()})
-
-
-def chaining_variables(stage: Stage, coordinator: str) -> dict[str, str]:
-    """Return the variables of chained feeds.
-
-    Raises:
-        WrongSource: a source is invalid. Without this check, each function would fail when it
-            starts.
-    """
-    if not stage.sources:
-        return {"TIDINGS_SOURCES": "", "TIDINGS_COORDINATOR": ""}
-    feeds = stage.environment.get("TIDINGS_FEEDS", DEFAULT_FEED)
-    text = json.dumps(stage.sources, separators=(",", ":"))
-    parse_sources(text, frozenset(feeds.split(",")), coordinated=coordinator != "")
-    return {"TIDINGS_SOURCES": text, "TIDINGS_COORDINATOR": coordinator}
 
 
 PAGE = "docs/operations/RUNBOOKS.md"

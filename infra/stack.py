@@ -19,7 +19,7 @@ from constructs import Construct
 
 from infra import ROOT, settings, suppressions
 from infra.data_stack import DataStack, StageData
-from infra.names import addresses, chaining_variables, title, variables
+from infra.names import addresses, title, variables
 from infra.parts.alarms import Alarms, FeedDashboard
 from infra.parts.apis import FeedHttpApi, FeedSocketApi, Urls, one_address
 from infra.parts.function import (
@@ -39,7 +39,7 @@ from infra.parts.table_producer import TableProducer, alarms_of, export_topic, r
 from infra.parts.tables import Coordination
 from infra.settings import Stage
 from tidings.aws.config import deployment
-from tidings.aws.config.settings import origins
+from tidings.aws.config.settings import Settings
 from tidings.aws.config.stages import (
     ACCOUNT_STACK,
     ARCHIVE_OUTPUT,
@@ -100,14 +100,14 @@ class TidingsStack(cdk.Stack):
         elected = stage.seats or stage.coordinator
         self.coordination = Coordination(self, "Seats", stage=stage) if elected else None
         self.values = self._environment()
-        self.layers = Layers(self, "Layers", stage, tokens=bool(self.values["TIDINGS_OIDC"]))
+        self.layers = Layers(self, "Layers", stage, tokens=self.settings.issuer is not None)
         self.functions = {each.name: self._function(each) for each in deployment.FUNCTIONS}
         self.http = FeedHttpApi(
             self,
             "Http",
             stage=stage,
             functions=self.functions,
-            cors_origins=origins(self.values["TIDINGS_CORS_ORIGINS"]),
+            cors_origins=self.settings.cors_origins,
         )
         self.sockets.connect(self.functions)
         stream = self.functions["stream"].url or ""
@@ -121,15 +121,25 @@ class TidingsStack(cdk.Stack):
         suppressions.apply(self)
 
     def _environment(self) -> dict[str, str]:
-        """Return the environment of every function: defaults, settings of the stage, addresses."""
+        """Return the environment of every function: defaults, settings of the stage, addresses.
+
+        Raises:
+            WrongSetting: a value breaks its rule. Each function would fail when it starts.
+        """
         names = {name: table.table_name for name, table in self.tables.by_name.items()}
-        return variables(self.stage, names) | {
+        sources = self.stage.sources
+        coordinator = self.coordination.url if self.coordination and sources else ""
+        values = variables(self.stage, names) | {
             "TIDINGS_URL_PREFIX": self.stage.domain.prefix if self.stage.domain else "",
             "TIDINGS_OIDC": self.stage.environment.get("TIDINGS_OIDC", ""),
             "TIDINGS_SOCKETS_URL": self.sockets.callback_url,
-            "TIDINGS_ARCHIVE": self.archive.url if self.archive else "",
-            **chaining_variables(self.stage, self.coordination.url if self.coordination else ""),
+            "TIDINGS_SOURCES": json.dumps(sources, separators=(",", ":")) if sources else "",
         }
+        # The names of buckets and tables are not known before the deployment.
+        known = values | {"TIDINGS_COORDINATOR": coordinator and "dynamodb://table"}
+        self.settings = Settings.read(known)
+        archive = self.archive.url if self.archive else ""
+        return values | {"TIDINGS_ARCHIVE": archive, "TIDINGS_COORDINATOR": coordinator}
 
     def _function(self, function: deployment.Function) -> TidingsFunction:
         made = TidingsFunction(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import indent
 from typing import Any
@@ -19,8 +19,9 @@ from tidings.aws.config.settings import METRICS_NAMESPACE, SETTINGS
 from tidings.client.cli.main import main
 from tidings.core.metrics import METRICS
 from tidings.http import asyncapi, openapi
-from tidings.http.settings import SHARED
+from tidings.http.settings import Setting, Shared
 from tidings.server.metrics import COUNTERS, FAMILIES
+from tidings.server.settings import Settings
 
 TYPES = ROOT / "clients/javascript/src/index.d.ts"
 # Each declaration of a module begins with its comment, if it has one, and is not indented.
@@ -98,18 +99,26 @@ def _escaped(text: str) -> str:
 
 
 def settings() -> str:
-    """Return a page with the variables of a server, and those that only a stage has."""
-    shared = {each.variable for each in SHARED}
-    head = ("variable", "default", "meaning")
-    rows = [(f"`{each.variable}`", _default(each.default), each.meaning) for each in SETTINGS]
-    both = [row for row in rows if row[0].strip("`") in shared]
-    stage = [row for row in rows if row[0].strip("`") not in shared]
+    """Return a page with the variables of a server and of a stage."""
+    shared = Shared.declared()
     return (
         "# Settings\n\n"
         "A server reads these variables from its environment or from `--setting NAME=VALUE`, "
-        "a stage from `infra/settings.py`.\n\n## A server and a stage\n\n"
-        f"{_table(head, both)}\n## Only a stage\n\n{_table(head, stage)}"
+        "a stage from `infra/settings.py`.\n\n"
+        f"## A server and a stage\n\n{variables(shared)}\n"
+        f"## A server\n\n{variables(Settings.declared(), shared)}\n"
+        f"## A stage\n\n{variables(SETTINGS, shared)}"
     )
+
+
+def variables(settings: Iterable[Setting], others: Container[Setting] = ()) -> str:
+    """Return a table of *settings* without *others*."""
+    rows = [
+        (f"`{each.variable}`", _default(each.default), each.meaning)
+        for each in settings
+        if each not in others
+    ]
+    return _table(("variable", "default", "meaning"), rows)
 
 
 def server_metrics() -> list[tuple[str, ...]]:

@@ -18,9 +18,9 @@ from functions.sweep.handler import handle as sweep
 from tests.functions.cloud import CONNECTION, Cloud, archive_on_s3, become, event, message, restart
 from tidings.aws import clients
 from tidings.aws.config.deployment import FUNCTIONS
-from tidings.aws.config.settings import WrongSetting
 from tidings.aws.stage import stage
 from tidings.core.model.cursors import START
+from tidings.http.settings import WrongSetting
 
 READ = {"s3:GetObject", "s3:ListBucket"}
 

@@ -10,7 +10,7 @@ from functions.ingest.handler import handle as ingest
 from functions.sweep.handler import handle as sweep
 from tests.functions.cloud import Cloud, event, lines_of, log_here, restart
 from tidings.aws.config import settings
-from tidings.aws.config.settings import WrongSetting
+from tidings.http.settings import WrongSetting
 
 
 def _metrics(lines: list[dict[str, Any]]) -> set[str]:
@@ -65,5 +65,5 @@ def test_a_setting_that_breaks_its_rule_is_refused(variable: str, value: str) ->
     """By name, before anything runs with it."""
     given = {each.variable: "x" for each in settings.SETTINGS if each.default is None}
     with pytest.raises(WrongSetting, match=variable):
-        settings.parse({**given, variable: value})
-    assert settings.parse(given).archive_wait_ms == 900_000
+        settings.Settings.read({**given, variable: value})
+    assert settings.Settings.read(given).archive_wait_ms == 900_000

@@ -10,9 +10,9 @@ from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
 from functions.sweep.handler import handle as sweep
 from tests.functions.cloud import Cloud, become, event, without_dynamodb
-from tidings.aws.config.settings import WrongSetting
 from tidings.aws.stage import stage
 from tidings.core import limits
+from tidings.http.settings import WrongSetting
 
 NOTHING_FAILED: dict[str, list[object]] = {"batchItemFailures": []}
 

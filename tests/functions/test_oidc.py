@@ -20,7 +20,6 @@ from functions.receive.handler import handle as receive
 from tests.functions.cloud import CONNECTION, Cloud, event, message, restart
 from tests.functions.streaming import SSE, read
 from tidings.aws import stage as host
-from tidings.aws.config.settings import WrongSetting
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.auth.oidc_claims import Issuer
 from tidings.core.errors import OutsideKey, Unavailable, WrongKey
@@ -32,6 +31,7 @@ from tidings.http.outbound.credentials import (
     Tokens,
     ask_over_http,
 )
+from tidings.http.settings import WrongSetting
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 EC = ec.generate_private_key(ec.SECP256R1())

@@ -11,7 +11,6 @@ from functions.ingest.handler import handle as ingest
 from tests.functions.cloud import Cloud, event, give_key, restart
 from tests.functions.streaming import FROM_THE_FIRST, SSE, Message, read
 from tidings.aws import clients
-from tidings.aws.config.settings import WrongSetting
 from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.effects import now_ms
 from tidings.aws.stage import stage
@@ -22,7 +21,8 @@ from tidings.core.auth.keys import KeyIssuer, parse
 from tidings.core.catchup.sse import RESUME, Chunk, Stream
 from tidings.core.settings.profiles import OPLOG, Profile
 from tidings.core.version import VERSION
-from tidings.http import asgi
+from tidings.http import asgi, settings
+from tidings.http.settings import WrongSetting
 from tidings.http.streams import sse
 from tidings.http.streams.sse import LAST_MS
 
@@ -84,7 +84,7 @@ def test_a_stream_lasts_as_long_as_its_stage_says(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P7.4: Lambda reports no disconnected reader, so nothing else would end its stream."""
-    monkeypatch.setattr(limits, "STREAM_S_MIN", 1)
+    monkeypatch.setattr(settings, "parse_integer", lambda text, *_: int(text))
     monkeypatch.setenv("TIDINGS_STREAM_SECONDS", "1")
     restart()
     deadline = json.dumps({"deadline": now_ms() + 900_000})
@@ -109,7 +109,7 @@ def test_7_4_a_stream_that_will_end_tells_first_where_it_begins(cloud: Cloud) ->
 def test_a_reader_who_takes_nothing_is_cut(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut a client that reads nothing soon after the stream's time, before Lambda ends it."""
     ingest(event("http_post"), None)
-    monkeypatch.setattr(limits, "STREAM_S_MIN", 1)
+    monkeypatch.setattr(settings, "parse_integer", lambda text, *_: int(text))
     monkeypatch.setattr(sse, "LAST_MS", 500)
     monkeypatch.setenv("TIDINGS_STREAM_SECONDS", "1")
     restart()

@@ -24,7 +24,7 @@ def test_function_starts_with_the_environment_it_gets(
 ) -> None:
     """The settings parse, tables and addresses are references, its own settings are its own."""
     variables = template.function(function.name)[1]["Environment"]["Variables"]
-    found = settings.parse({name: text(value) for name, value in variables.items()})
+    found = settings.Settings.read({name: text(value) for name, value in variables.items()})
     tables = {table.setting for table in deployment.TABLES}
 
     assert found.stage == template.stage.name

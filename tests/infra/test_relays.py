@@ -13,7 +13,7 @@ from tests.infra.templates import Template, synthesised, text
 from tidings.aws.config.deployment import COORDINATION_ACTIONS
 from tidings.aws.config.settings import CoordinatorUrl, parse_coordinator
 from tidings.aws.config.stages import SOURCES_OUTPUT
-from tidings.core.replication.source import WrongSource
+from tidings.http.settings import WrongSetting
 
 pytestmark = pytest.mark.node
 
@@ -86,7 +86,7 @@ def test_a_table_of_another_account_is_named_by_its_arn() -> None:
 
 def test_D33_a_source_that_breaks_a_rule_is_not_deployed() -> None:
     """It is said when the template is made, not by each function when it starts."""
-    with pytest.raises(WrongSource, match="main: fall-off: is not known here"):
+    with pytest.raises(WrongSetting, match="main: fall-off: is not known here"):
         made(sources={"main": {"url": URL, "fall-off": "wait"}})
 
 

@@ -99,7 +99,7 @@ def mapping(template: Template) -> dict[str, Any]:
 def test_the_function_is_told_what_writes_mean(template: Template) -> None:
     """Its settings parse, in the stage's words, and the capture is the owner's."""
     variables = template.function("capture-videos")[1]["Environment"]["Variables"]
-    found = settings.parse({name: text(value) for name, value in variables.items()})
+    found = settings.Settings.read({name: text(value) for name, value in variables.items()})
 
     assert parse(found.capture) == Capture("main", "video", "{{id}}", ("user/{{owner}}",))
     assert (found.stage, found.open) == (STAGE.name, False)

@@ -1,4 +1,4 @@
-"""The tables of docs/operations/OPERATIONS.md and MONITORING.md, as the code has them.
+"""The tables of OPERATIONS.md, MONITORING.md and SERVER.md, as the code has them.
 
 `python -m tests.style.operations_page` writes them into the pages.
 """
@@ -13,14 +13,19 @@ from docs.site import reference
 from tests.style.source import ROOT
 from tidings.aws.config.settings import METRICS_NAMESPACE, SETTINGS
 from tidings.core.metrics import METRICS
+from tidings.server.settings import Settings
 
 PAGE = ROOT / "docs/operations/OPERATIONS.md"
 MONITORING = ROOT / "docs/operations/MONITORING.md"
+SERVER = ROOT / "docs/guides/SERVER.md"
 
 
 def settings() -> str:
-    rows = [(f"`{each.variable}`", _default(each.default), each.meaning) for each in SETTINGS]
-    return _table(("variable", "default", "meaning"), rows)
+    return reference.variables(SETTINGS)
+
+
+def server_settings() -> str:
+    return reference.variables(Settings.declared())
 
 
 def metrics() -> str:
@@ -35,6 +40,7 @@ def server_metrics() -> str:
 TABLES = {
     PAGE: {"settings": settings, "metrics": metrics},
     MONITORING: {"server-metrics": server_metrics},
+    SERVER: {"settings": server_settings},
 }
 
 
@@ -52,12 +58,6 @@ def rendered(path: Path) -> str:
             raise ValueError(f"{path.name} has no mark <!-- {name} -->")
         page = page[: found.end(1)] + table + page[found.start(2) :]
     return page
-
-
-def _default(default: str | None) -> str:
-    if default is None:
-        return "required"
-    return f"`{default}`" if default else "empty"
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -16,7 +16,7 @@ from tidings.aws.effects import now_ms
 from tidings.client.cli.options import Command
 from tidings.core.log.reader import Reader
 from tidings.core.replication.relay import Wanted
-from tidings.http import settings as web_settings
+from tidings.http.settings import Shared
 from tidings.server import operating
 from tidings.server.recovery import Recovery
 from tidings.server.sqlite.database import Database
@@ -141,10 +141,9 @@ class ServerState:
         return max(self._settings().tombstone_ms, remembered.life_ms if remembered else 0)
 
     @staticmethod
-    def _settings() -> web_settings.Shared:
+    def _settings() -> Shared:
         """Return the default settings of a server."""
-        values = web_settings.values_of({}, web_settings.SHARED)
-        return web_settings.parse(values, coordinated=False)
+        return Shared.read({})
 
 
 def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:

@@ -269,7 +269,7 @@ class Assembly:
         return Guard(
             profiles=self.profiles,
             verifier=Verifier(self._new_key(KEY_BYTES)),
-            open=self.settings.open,
+            open=self.settings.open and self.settings.issuer is None,
             failures=FailedAttemptLimiter(self.aging, limits.MISSES_MAX),
             bearers=(_LazyKeys(lambda: self.key_ring), *self.tokens),
             target=self.target,

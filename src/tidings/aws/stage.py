@@ -14,7 +14,6 @@ from tidings.aws.config.settings import (
     DAY_S,
     METRICS_FOR_ALARMS,
     Settings,
-    WrongSetting,
     from_environment,
     is_snapshot,
 )
@@ -22,6 +21,7 @@ from tidings.aws.effects import Threads, new_id, now_ms, sleep_ms, steady_ms
 from tidings.aws.stores import StageStores
 from tidings.core import limits
 from tidings.core.effects import Runtime
+from tidings.http.settings import WrongSetting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

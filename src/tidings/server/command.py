@@ -209,16 +209,14 @@ def serve(settings: tuple[str, ...], verbose: bool, log_format: str, **options: 
       2  usage
     """
     from tidings.server import serving  # help texts do not need its packages
+    from tidings.server.settings import Options
 
     if (options["tls_cert"] is None) != (options["tls_key"] is None):
         raise click.UsageError("--tls-cert and --tls-key must be given together")
     logs.configure(log_format, "tidings-serve", logging.INFO if verbose else logging.WARNING)
     try:
-        run(
-            serving.run,
-            "serve",
-            serving.Options(settings=pairs(settings), environment=os.environ, **options),
-        )
+        given = Options(settings=pairs(settings), environment=os.environ, **options)
+        run(serving.run, "serve", given)
     except (Problem, Unavailable, OSError) as problem:  # an OSError names its file
         logs.report_problem(log_format, "tidings serve", problem)
         sys.exit(1)

@@ -70,8 +70,8 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.websocket.send import Broadcast
     from tidings.http.request import Endpoint
-    from tidings.http.settings import Shared
     from tidings.server.issuer_keys import IssuerKeys
+    from tidings.server.settings import Settings
 
 log = logging.getLogger(__name__)
 traces = logging.getLogger("tidings.traces")
@@ -162,9 +162,6 @@ def _request_pools() -> dict[tuple[bool, bool], ThreadPoolExecutor]:
 class Host(Assembly):
     """The feeds in the file at *path*, served by the event loop *loop*.
 
-    Leaders are elected in the file *coordinator*. The parts of the archive are in the folder
-    *archive*.
-
     *endpoints* contains the endpoint of each function of `tidings.http.routes`. Requests to the
     functions in `GROUPED` append, and share a commit. Requests to the functions in `SLOW` may wait
     for other hosts.
@@ -184,13 +181,12 @@ class Host(Assembly):
     def __init__(
         self,
         path: Path,
-        settings: Shared,
-        coordinator: Path | None = None,
-        archive: Path | None = None,
+        settings: Settings,
         *,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.path, self.database, self.meters = path, Database(path), Meters(loop)
+        coordinator, archive = settings.coordinator, settings.archive
         self._folder = archive or path.parent  # of the archive and the ledger of erasures
         is_rewritten = SqliteFreeSpace(self.database).rewrite_file()
         self.file_rewritten_ms = now_ms() if is_rewritten else 0
@@ -244,20 +240,14 @@ class Host(Assembly):
         self.endpoints = {function: self.endpoint(function) for function in self.builders}
 
     @classmethod
-    async def open(
-        cls,
-        path: Path,
-        settings: Shared,
-        coordinator: Path | None = None,
-        archive: Path | None = None,
-    ) -> Host:
+    async def open(cls, path: Path, settings: Settings) -> Host:
         """Return a host for the running event loop, opened in a thread.
 
         Raises:
             CannotOpen: see `Database`.
         """
         loop = asyncio.get_running_loop()
-        return await asyncio.to_thread(cls, path, settings, coordinator, archive, loop=loop)
+        return await asyncio.to_thread(cls, path, settings, loop=loop)
 
     def start(self) -> None:
         """Repair the data that the previous process left incomplete, and start the followers.

@@ -12,26 +12,25 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from tidings.core import limits
 from tidings.core.errors import TidingsError
 from tidings.core.model.feeds import DEFAULT_FEED, HOST
 from tidings.core.settings.profiles import Profile
 from tidings.core.version import how_to_install
-from tidings.http import settings as shared
 from tidings.http.outbound.files import restrict
-from tidings.http.settings import Setting, Shared
+from tidings.http.settings import Setting, WrongSetting, whole
 from tidings.server import feed_options, http_server, loop_guard, operating, processes
 from tidings.server.app import ServerApp
-from tidings.server.feed_options import FeedOptions, HostOptions
+from tidings.server.feed_options import FeedOptions
 from tidings.server.host import Host
 from tidings.server.http_server import HostCheck, KnownProxies, networks
 from tidings.server.processes import Problem
+from tidings.server.settings import LOOPBACK, Options, parse_options
 from tidings.server.sqlite.database import CannotOpen
 
 if TYPE_CHECKING:
@@ -45,56 +44,14 @@ GRACE_S = 2  # time for requests in flight when the server stops
 SWITCH_S = 0.0005  # Python's switch interval; its default of 5 ms delays each change of threads
 STREAM_THREADS = 32  # threads for event streams, lists and WebSockets; none waits for new pages
 MESSAGE_BYTES_MAX = 128 * 1024  # the largest message of a WebSocket client, the same as on a stage
-METRICS_EVERY_MS = "60000"  # between two exports by OTLP, the default of OpenTelemetry
 METRICS_EVERY_MS_MAX = 86_400_000  # a day; a much larger number is not a time that Python can wait
-_OTLP = "http/protobuf"
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-
-SETTINGS = (
-    *shared.SHARED,
-    Setting("TIDINGS_ARCHIVE", "", "folder of the archive: file:///PATH"),
-    Setting(
-        "TIDINGS_COORDINATOR",
-        "",
-        "coordinator of leader elections: file:///PATH, shared by all members",
-    ),
+# The default is that of OpenTelemetry.
+METRICS_INTERVAL = Setting(
+    "OTEL_METRIC_EXPORT_INTERVAL", "60000", "ms between exports", whole(1, METRICS_EVERY_MS_MAX)
 )
-_STREAM_SECONDS = "TIDINGS_STREAM_SECONDS"  # a setting of stages, and of earlier servers
-
-# The options that become settings, which messages about a value from the command line name instead.
-_OPTIONS = {
-    "TIDINGS_FEEDS": "--feeds",
-    "TIDINGS_CORS_ORIGINS": "--allow-origin",
-    "TIDINGS_SOURCES": "--chain-from, --chain or --source",
-    "TIDINGS_COORDINATOR": "--coordinator",
-}
+_OTLP = "http/protobuf"
 
 Ready = Callable[[str, str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Options(HostOptions):
-    """The options of `tidings serve`.
-
-    *data* is the data folder. *settings* overrides the *environment*, which overrides the defaults
-    of `SETTINGS`. If *unix_socket* is given, the server listens there and not on host and port.
-    *proxies* are the addresses and networks of the proxies with trusted `Forwarded` headers.
-    """
-
-    unix_socket: Path | None = None
-    proxies: tuple[str, ...] = ()
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    data: Path = Path("tidings-data")
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_private(self) -> bool:
-        """Return True if only clients on this machine can connect.
-
-        A server on a Unix socket is not private, because a proxy may pass on any client's requests.
-        """
-        return self.unix_socket is None and self.host in LOOPBACK
 
 
 async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
@@ -256,63 +213,17 @@ def _warn_if_closed(host: Host, data: Path) -> None:
             )
 
 
-def parse_options(options: Options) -> tuple[Shared, Path | None, Path | None]:
-    """Return the settings, the file of the leader election, and the folder of the archive.
-
-    Raises:
-        Problem: a setting is unknown, or its value is invalid.
-    """
-    known = {setting.variable for setting in SETTINGS} | {_STREAM_SECONDS}
-    for variable in options.settings:
-        if variable not in known:
-            raise Problem(f"--setting {variable}: unknown setting")
-    if _STREAM_SECONDS in {*options.settings, *options.environment}:
-        log.warning(
-            "%s has no effect: a server does not limit the duration of event streams",
-            _STREAM_SECONDS,
-        )
-    given = {
-        "TIDINGS_FEEDS": options.feeds,
-        "TIDINGS_OPEN": "true" if options.is_private else "false",
-        "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or shared.NO_ORIGINS,
-        **{name: text for name, text in options.environment.items() if name in known},
-        **feed_options.chain_settings(options),
-        **options.settings,
-    }
-    try:
-        values = shared.values_of(given, SETTINGS)
-        coordinator = _path(values, "TIDINGS_COORDINATOR")
-        archive = _path(values, "TIDINGS_ARCHIVE")
-        return shared.parse(values, coordinated=coordinator is not None), coordinator, archive
-    except (shared.WrongSetting, shared.MissingSetting) as error:
-        variable = str(error).partition(":")[0].partition("=")[0]
-        is_named = variable in {*options.settings, *options.environment}
-        name = variable if is_named else _OPTIONS.get(variable, variable)
-        raise Problem(str(error).replace(variable, name, 1)) from None
-
-
-def _path(values: Mapping[str, str], variable: str) -> Path | None:
-    """Return the path that the setting *variable* has as a file: URL; None if it is empty."""
-    text = values[variable]
-    if not text:
-        return None
-    parts = urlsplit(text)
-    if parts.scheme != "file" or parts.netloc or len(parts.path) < 2 or parts.query:
-        raise shared.WrongSetting(variable, text, "must be file:///PATH on a server")
-    return Path(unquote(parts.path))
-
-
 async def _host(options: Options) -> Host:
-    settings, coordinator, archive = parse_options(options)
-    place = f"TIDINGS_ARCHIVE: {archive}"
+    settings = parse_options(options)
+    place = f"TIDINGS_ARCHIVE: {settings.archive}"
     try:
-        if archive is not None:
-            archive.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=archive).close()
+        if settings.archive is not None:
+            settings.archive.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=settings.archive).close()
         place = f"--data {options.data}"
         options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         restrict(options.data, 0o700)  # only the owner may read, even in an existing folder
-        return await Host.open(options.data / operating.FILE, settings, coordinator, archive)
+        return await Host.open(options.data / operating.FILE, settings)
     except CannotOpen as error:
         raise Problem(str(error)) from None
     except OSError as error:
@@ -379,7 +290,7 @@ async def _exporting(host: Host, environment: Mapping[str, str]) -> AsyncIterato
         log.warning("OTEL_EXPORTER_OTLP_PROTOCOL has no effect: the server exports %s", _OTLP)
     try:
         telemetry = await asyncio.to_thread(_telemetry, host, environment, traces, metrics)
-    except shared.WrongSetting as error:
+    except WrongSetting as error:
         raise Problem(str(error)) from None
     except ImportError:
         log.warning("OTLP is not exported; %s", how_to_install("otel"))
@@ -406,10 +317,8 @@ def _telemetry(
 ) -> Telemetry:
     from tidings.server.telemetry import Telemetry
 
-    variable = "OTEL_METRIC_EXPORT_INTERVAL"
-    values = {variable: environment.get(variable) or METRICS_EVERY_MS}
-    seconds = shared.parse_setting(values, variable, 1, METRICS_EVERY_MS_MAX) / 1000
-    return Telemetry(host, traces=traces, metrics=metrics, interval_s=seconds)
+    interval_s = METRICS_INTERVAL.read(environment) / 1000
+    return Telemetry(host, traces=traces, metrics=metrics, interval_s=interval_s)
 
 
 @contextlib.asynccontextmanager

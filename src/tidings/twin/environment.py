@@ -14,6 +14,7 @@ from pathlib import Path
 from tidings.aws.config import deployment, settings, twin_keys
 from tidings.core import errors
 from tidings.core.model.feeds import check_known
+from tidings.http.settings import NO_ORIGINS, MissingSetting, WrongSetting
 from tidings.server import feed_options
 from tidings.server.http_server import HostCheck
 from tidings.server.processes import Problem
@@ -58,16 +59,15 @@ def check(options: Options) -> None:
         Problem: a handler is missing, a variable is unknown, or its value is invalid.
     """
     known = {setting.variable for setting in settings.SETTINGS}
-    for variable in options.settings:
-        if variable not in known:
-            raise Problem(f"--setting {variable}: unknown setting")
+    for variable in sorted(options.settings.keys() - known):
+        raise Problem(f"--setting {variable}: unknown setting")
     for function in functions(options):
         program(function, options, _NOWHERE)
     try:
         feeds = parse_options(options).feeds
         for producer in table_producers(options):
             check_known(producer.feed, feeds)
-    except (settings.WrongSetting, settings.MissingSetting, errors.Rejected) as error:
+    except (WrongSetting, MissingSetting, errors.Rejected) as error:
         raise Problem(str(error)) from None
 
 
@@ -83,7 +83,7 @@ def functions(options: Options) -> tuple[deployment.Function, ...]:
 
 def parse_options(options: Options) -> settings.Settings:
     """Return the settings that this twin's functions share."""
-    return settings.parse(_settings(options, _NOWHERE, None))
+    return settings.Settings.read(_settings(options, _NOWHERE, None))
 
 
 def host_check(options: Options) -> HostCheck:
@@ -130,7 +130,7 @@ def _settings(
         "TIDINGS_OPEN": "true",
         "TIDINGS_ARCHIVE_SECONDS": "0",  # archive at once, because a run costs nothing here
         "TIDINGS_ERASURE_SECONDS": "0",  # here, a killed run does not continue elsewhere
-        "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or settings.NO_ORIGINS,
+        "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or NO_ORIGINS,
     }
     values |= {table.setting: store.table_name(table.name) for table in deployment.TABLES}
     archive = options.archive or options.data

@@ -15,9 +15,10 @@ from tests.compat.changeagent.client import Changes
 from tests.compat.oplog.feed import ask
 from tests.compat.oplog.wire import Answer, until
 from tidings.aws.config.deployment import FUNCTIONS, HTTP_ROUTES
-from tidings.aws.config.settings import SETTINGS, WrongSetting, parse
+from tidings.aws.config.settings import SETTINGS, Settings
 from tidings.client.cli.main import main
 from tidings.core import limits
+from tidings.http.settings import WrongSetting
 from tidings.server.running import Server
 
 DRAIN_S = 60  # what changeagent gave requests when it ended
@@ -166,10 +167,10 @@ def test_A41_a_prefix_ends_without_a_slash() -> None:
     """Or no function starts, in changeagent's words."""
     given = {setting.variable: "x" for setting in SETTINGS if setting.default is None}
 
-    assert parse(given).url_prefix == ""
-    assert parse({**given, "TIDINGS_URL_PREFIX": "foo"}).url_prefix == "/foo"
+    assert Settings.read(given).url_prefix == ""
+    assert Settings.read({**given, "TIDINGS_URL_PREFIX": "foo"}).url_prefix == "/foo"
     with pytest.raises(WrongSetting, match="Invalid URI prefix: Must not end with a slash"):
-        parse({**given, "TIDINGS_URL_PREFIX": "foo/"})
+        Settings.read({**given, "TIDINGS_URL_PREFIX": "foo/"})
 
 
 def test_A42_whatever_is_in_flight_ends_within_a_minute() -> None:

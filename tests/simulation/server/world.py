@@ -42,7 +42,6 @@ from tidings.core.model.feeds import PUSH, STATE
 from tidings.core.model.pages import Page
 from tidings.core.replication.admin import Action
 from tidings.core.state.sums import SumReader
-from tidings.http import settings
 from tidings.http.outbound import credentials, upstream, webhooks  # noqa: F401 (loaded before)
 from tidings.http.streams import row_prefetch, tail_poller  # noqa: F401
 from tidings.server import host as host_module
@@ -51,6 +50,7 @@ from tidings.server.app import ServerApp
 from tidings.server.host import Host
 from tidings.server.http_server import HostCheck
 from tidings.server.processes import Problem
+from tidings.server.settings import Settings
 from tidings.server.sqlite import database as database_module
 from tidings.server.sqlite.database import MIGRATIONS, CannotOpen
 
@@ -375,8 +375,7 @@ class World:
         values |= {"TIDINGS_SOURCES": json.dumps(sources)} if sources else {}
         if self.key is not None:
             values["TIDINGS_OIDC"] = json.dumps(_ISSUER)
-        parsed = settings.parse(settings.values_of(values, settings.SHARED), coordinated=False)
-        host = process.host = await Host.open(process.disk.path, parsed)
+        host = process.host = await Host.open(process.disk.path, Settings.read(values))
         if self.key is not None:
             await asyncio.to_thread(self._add_key, host)
         await asyncio.to_thread(host.start)

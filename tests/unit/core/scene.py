@@ -59,7 +59,7 @@ from tidings.core.state.projector import Projector, SumDemand
 from tidings.core.state.rows import StateStore
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.push import Pusher
-from tidings.http.settings import SHARED, parse, values_of
+from tidings.http.settings import Shared
 
 FEED = "main"
 FEEDS = frozenset({FEED, "other"})
@@ -68,9 +68,9 @@ RETENTION = Retention(age_ms=2 * limits.RETENTION_MS_MIN, records_min=0)
 TOMBSTONE_MS = RETENTION.age_ms + limits.TOMBSTONE_SLACK_MS
 PAGE_MS = RETENTION.age_ms + limits.TTL_SLACK_MS
 SETTINGS = replace(
-    parse(values_of({"TIDINGS_OPEN": "true"}, SHARED), coordinated=False),
+    Shared.read({"TIDINGS_OPEN": "true"}),
     feeds=FEEDS,
-    consumer_cap=RETENTION,
+    consumer_ms=RETENTION.age_ms,
 )
 
 
@@ -163,7 +163,11 @@ class Host(Assembly):
         super().__init__(
             stores=cast(Stores, stores),
             runtime=scene.runtime,
-            settings=replace(SETTINGS, retention=scene.retention),
+            settings=replace(
+                SETTINGS,
+                retention_ms=scene.retention.age_ms,
+                records_min=scene.retention.records_min,
+            ),
             new_key=lambda size: b"scene",
         )
         self.profiles = scene.profiles  # type: ignore[assignment]

@@ -25,11 +25,11 @@ import pytest
 from tidings.core.followers.follower import STATE
 from tidings.core.model.operations import parse_line
 from tidings.core.state.rows import Row
-from tidings.http import settings
 from tidings.server import loop_guard
 from tidings.server.app import ServerApp
 from tidings.server.host import Host
 from tidings.server.http_server import HostCheck
+from tidings.server.settings import Settings
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
 
@@ -225,13 +225,12 @@ class Stepped(Coroutine[Any, Any, Any]):
 async def hosted(
     path: Path, archive: Path | None = None, **given: str
 ) -> AsyncIterator[tuple[Host, ServerApp]]:
-    values = settings.values_of(
-        {"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true", **given}, settings.SHARED
-    )
-    parsed = settings.parse(values, coordinated=False)
+    if archive is not None:
+        given["TIDINGS_ARCHIVE"] = archive.as_uri()
+    parsed = Settings.read({"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true", **given})
     limit_ms = loop_guard.parse_limit_ms(os.environ[loop_guard.VARIABLE])
     loop_guard.watch(asyncio.get_running_loop(), limit_ms)
-    host = await Host.open(path, parsed, archive=archive)
+    host = await Host.open(path, parsed)
     await asyncio.to_thread(host.start)
     try:
         yield host, ServerApp(host, HostCheck(), None)

@@ -36,11 +36,11 @@ from tidings.core.auth.keys import KeyIssuer, PresentedKey
 from tidings.core.errors import InvalidSetting
 from tidings.core.model.feeds import HOST
 from tidings.core.settings.profiles import remember_lost
-from tidings.http import settings
 from tidings.http.router import Match, RouteTable
 from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES
 from tidings.server.host import Host, now_ms
 from tidings.server.recovery import Start
+from tidings.server.settings import Settings
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.documents import Documents, SqliteKeys, SqliteProfiles
 from tidings.server.sqlite.log import SqliteLog
@@ -314,8 +314,8 @@ async def restored(folder: Path) -> Kills:
         (await do(client, CREATE)).raise_for_status()
         await asyncio.to_thread(host.database.back_up, folder / "restored.db")
     kills = Kills(folder / "restored.db")
-    values = settings.values_of({"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true"}, settings.SHARED)
-    host = await Host.open(folder / "restored.db", settings.parse(values, coordinated=False))
+    settings = Settings.read({"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true"})
+    host = await Host.open(folder / "restored.db", settings)
     try:
         await asyncio.to_thread(host.database.write, _tracer(kills))
         await asyncio.to_thread(host.start)

@@ -35,6 +35,7 @@ from tidings.server.app import LOOP_BYTES_MAX
 from tidings.server.loop_guard import LoopBlocked, LoopWouldBlock
 from tidings.server.processes import Problem
 from tidings.server.running import Server
+from tidings.server.settings import Options
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
 from tidings.server.writer import Writer
@@ -154,7 +155,7 @@ def test_a_callback_that_computes_for_long_ends_the_loop(run: Callable[[Any], ob
 
 @pytest.mark.parametrize("value", ["5O", "-1", "nan", "inf"])
 def test_an_invalid_limit_is_refused_at_the_start(value: str) -> None:
-    options = serving.Options(environment={loop_guard.VARIABLE: value})
+    options = Options(environment={loop_guard.VARIABLE: value})
     with pytest.raises(Problem, match=f"TIDINGS_DEBUG_LOOP={value}: must be a number of millis"):
         asyncio.run(serving.run(options, lambda *urls: None, asyncio.Event()))
 

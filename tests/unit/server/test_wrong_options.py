@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.certificates import write_authority
 from tidings.client.cli.main import main
-from tidings.server import serving
 from tidings.server.command import serve
 from tidings.server.running import NotReady, Server
+from tidings.server.settings import Settings
 from tidings.server.sqlite.database import MIGRATIONS, CannotOpen, Database
 
 TEXT = "some words\nin two lines\n"
@@ -226,7 +226,7 @@ def test_every_option_and_setting_is_in_the_table() -> None:
     given = " ".join(text for text, *_ in WRONG).replace("=", " ").split()
 
     assert options - {*given} == {"--allow-host"}
-    assert {each.variable for each in serving.SETTINGS} <= {*given}
+    assert {each.variable for each in Settings.declared()} <= {*given}
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_the_tables_are_those_of_the_blueprint(twin: Twin) -> None:
 def test_a_function_has_the_environment_of_the_settings(twin: Twin) -> None:
     """Every setting with a value is there, and the function parses them."""
     environment = json.loads(post(twin, do="environment").text)
-    parsed = settings.parse(environment)
+    parsed = settings.Settings.read(environment)
 
     assert parsed.stage == "local"
     assert parsed.function_prefix == "tidings-local-"

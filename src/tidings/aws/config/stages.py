@@ -9,13 +9,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidings.aws.config.settings import parse
+from tidings.aws.config.settings import Settings
 from tidings.core.model.feeds import DEFAULT_FEED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from tidings.aws.config.settings import Settings
 
     Clients = Callable[[str], Any]
 
@@ -222,7 +220,7 @@ def settings(stage: str, variables: Mapping[str, str]) -> Settings:
         for table in ("log", "state", "control", "connections")
     }
     known = {"TIDINGS_STAGE": stage, "TIDINGS_FUNCTION_PREFIX": prefix}
-    return parse(known | names | {"TIDINGS_FEEDS": DEFAULT_FEED} | dict(variables))
+    return Settings.read(known | names | {"TIDINGS_FEEDS": DEFAULT_FEED} | dict(variables))
 
 
 def _outputs(stage: str, cloudformation: Any, wanted: Iterable[str]) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from tidings.aws.config import settings
 from tidings.aws.config.settings import CoordinatorUrl
 from tidings.core.model.filters import Filter
 from tidings.core.replication.source import FallOff, Mod, Role, Selection, Source, addresses
+from tidings.http.settings import WrongSetting
 
 URL = "https://feed.example/feeds/main"
 HERE = "https://here.example/feeds/main"
@@ -22,7 +23,7 @@ def parsed(coordinator: str = "", **sources: Any) -> settings.Settings:
     given = {each.variable: "x" for each in settings.SETTINGS if each.default is None}
     given |= {"TIDINGS_FEEDS": "main,orders", "TIDINGS_COORDINATOR": coordinator}
     given["TIDINGS_SOURCES"] = json.dumps(sources) if sources else ""
-    return settings.parse(given)
+    return settings.Settings.read(given)
 
 
 def test_D1_a_deployment_has_both_kinds_of_feeds() -> None:
@@ -98,20 +99,20 @@ def test_members_join_the_cluster_of_their_master() -> None:
 )
 def test_D33_a_source_that_breaks_a_rule_is_refused(source: Any, told: str) -> None:
     """The error has the feed, the field and the rule; no field is ignored silently."""
-    with pytest.raises(settings.WrongSetting, match=told):
+    with pytest.raises(WrongSetting, match=told):
         parsed(main=source)
 
 
 def test_D33_a_source_of_a_feed_that_is_not_here_is_refused() -> None:
     """It would never be read."""
-    with pytest.raises(settings.WrongSetting, match="videos: feed: no such feed here"):
+    with pytest.raises(WrongSetting, match="videos: feed: no such feed here"):
         parsed(videos={"url": URL})
 
 
 def test_D41_elections_need_a_coordinator() -> None:
     """A static role needs none."""
     said = {"url": URL, "role": "elected", "address": HERE}
-    with pytest.raises(settings.WrongSetting, match="elections need TIDINGS_COORDINATOR"):
+    with pytest.raises(WrongSetting, match="elections need TIDINGS_COORDINATOR"):
         parsed(main=said)
     assert parsed(main={"url": URL, "role": "follower", "leader": THERE}).coordinator is None
 
@@ -141,5 +142,5 @@ def test_a_coordinator_is_a_table(text: str, found: CoordinatorUrl) -> None:
 )
 def test_what_is_no_coordinator_is_refused(text: str) -> None:
     """The value must name a table and nothing else."""
-    with pytest.raises(settings.WrongSetting, match="must be dynamodb://TABLE"):
+    with pytest.raises(WrongSetting, match="must be dynamodb://TABLE"):
         parsed(text)
