@@ -45,7 +45,7 @@ from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.http.streams.sse import LAST_MS
 from tidings.twin import http_gateway, socket_gateway
-from tidings.twin.environment import Places
+from tidings.twin.environment import Endpoints
 from tidings.twin.environment import program as deployed
 from tidings.twin.options import Options
 
@@ -423,7 +423,7 @@ class Functions:
     *appender* posts without a function, so that the measured function keeps its caches.
     """
 
-    places: Places
+    places: Endpoints
     archive: Path
     sink: Sink
     appender: Appender
@@ -581,7 +581,7 @@ def running(**settings: str) -> Iterator[Functions]:
         tempfile.TemporaryDirectory() as folder,
     ):
         try:
-            places = Places(store.url, url, "")
+            places = Endpoints(store.url, url, "")
             yield Functions(places, Path(folder), sink, store.appender, settings)
         finally:
             os.environ.clear()

@@ -48,14 +48,14 @@ def raise_floor(host: Server, feed: str, page: int) -> None:
 
 def set_lanes(host: Server, feed: str, lanes: int) -> None:
     """Set the number of lanes, like an operator."""
-    command = ["feed", "set", *host.place, "--feed", feed, "--push-lanes", str(lanes)]
+    command = ["feed", "set", *host.locator, "--feed", feed, "--push-lanes", str(lanes)]
     done = CliRunner().invoke(main, command)
     assert done.exit_code == 0, done.output
 
 
 def make_key(host: Server, *options: str) -> str:
     """Create a key of the feed `main`, as the operator makes it."""
-    done = CliRunner().invoke(main, ["keys", "create", *host.place, *options, "--json"])
+    done = CliRunner().invoke(main, ["keys", "create", *host.locator, *options, "--json"])
     assert done.exit_code == 0, done.output
     return str(json.loads(done.stdout)["key"])
 

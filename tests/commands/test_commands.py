@@ -121,14 +121,14 @@ def test_commands_over_http(server: Server) -> None:
 
 def test_commands_on_a_running_server(server: Server) -> None:
     """Through the socket in its data folder."""
-    check("data", transcript("data", server.place, {str(server.data): "DATA"}))
+    check("data", transcript("data", server.locator, {str(server.data): "DATA"}))
 
 
 def test_commands_on_a_stopped_server() -> None:
     """On its file; the answers are those of a running server."""
     with Server() as stopped:
         stopped.stop()
-        text = transcript("data", stopped.place, {str(stopped.data): "DATA"})
+        text = transcript("data", stopped.locator, {str(stopped.data): "DATA"})
     check("data", text)
 
 

@@ -47,7 +47,7 @@ def pages(roster: ConnectionStore, *, limit: int, place: str = "") -> Iterator[C
     while True:
         page = roster.page(place, limit)
         yield page
-        if not (place := page.place):
+        if not (place := page.resume_at):
             return
 
 
@@ -167,7 +167,7 @@ class TestConnections:
         others = {each.id for each in everybody(stores.connections)}
         rest = {
             each.id
-            for page in pages(stores.connections, limit=100, place=first.place)
+            for page in pages(stores.connections, limit=100, place=first.resume_at)
             for each in page.connections
         }
         assert rest == others
@@ -179,7 +179,7 @@ class TestConnections:
         place = ""
         for name in "ab":
             stores.connections.open(connection(feed, name))
-            place = place or stores.connections.page("", 1).place
+            place = place or stores.connections.page("", 1).resume_at
         for round_ in (Round(place, {feed: 7}, {"other": 1}), Round(previous={feed: 7}), Round()):
             stores.connections.keep(round_)
             assert stores.connections.round() == round_

@@ -41,7 +41,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def keys(host: Server, *words: str) -> str:
     """Return the output of the operator's command."""
-    done = CliRunner().invoke(main, ["keys", *words, *host.place])
+    done = CliRunner().invoke(main, ["keys", *words, *host.locator])
     assert done.exit_code == 0, done.output
     return done.stdout.strip()
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.localstack import lane
 from tests.localstack.stage import Stage
-from tidings.sync.feed import Place, on_tables
+from tidings.sync.feed import DynamoDBFeed, on_tables
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +35,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="session")
-def place_of(stage: Stage) -> Callable[[str], Place]:
+def place_of(stage: Stage) -> Callable[[str], DynamoDBFeed]:
     """A feed of the stage by its name, read as an operator's commands read it."""
     told = stage.function("ingest")["Environment"]["Variables"]
     tables = {
@@ -46,5 +46,5 @@ def place_of(stage: Stage) -> Callable[[str], Place]:
 
 
 @pytest.fixture(scope="session")
-def feed(place_of: Callable[[str], Place]) -> Place:
+def feed(place_of: Callable[[str], DynamoDBFeed]) -> DynamoDBFeed:
     return place_of("main")

@@ -14,7 +14,7 @@ from infra.parts.function import KEY_PREFIX
 from tests.localstack import calls
 from tests.localstack.stage import Stage
 from tests.localstack.template import resolved
-from tidings.sync.feed import Place
+from tidings.sync.feed import DynamoDBFeed
 
 pytestmark = pytest.mark.localstack
 RETRIES = 1  # the template's ten take LocalStack five minutes
@@ -40,7 +40,7 @@ def broken(stage: Stage, name: str, **changed: Any) -> Iterator[str]:
         functions.delete_event_source_mapping(UUID=made["UUID"])
 
 
-def test_given_up_records_go_to_the_bucket(stage: Stage, feed: Place) -> None:
+def test_given_up_records_go_to_the_bucket(stage: Stage, feed: DynamoDBFeed) -> None:
     """As in the template: whole, below the mapping's number, after the last try."""
     calls.post(calls.op("insert", "poison"))
     arn = stage.mapping("follow-state")[1]["DestinationConfig"]["OnFailure"]["Destination"]

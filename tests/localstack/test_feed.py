@@ -7,13 +7,13 @@ import pytest
 
 from tests.localstack import calls
 from tests.localstack.stage import Stage
-from tidings.sync.feed import Place
+from tidings.sync.feed import DynamoDBFeed
 
 pytestmark = pytest.mark.localstack
 SWEPT_S = 300  # the clock strikes every minute, and a follower is late after some more seconds
 
 
-def test_what_is_posted_is_followed(stage: Stage, feed: Place) -> None:
+def test_what_is_posted_is_followed(stage: Stage, feed: DynamoDBFeed) -> None:
     """Through the Lambda API into the log; its stream wakes both followers, the state is right."""
     ids = calls.post(calls.op("insert", "a"), calls.op("insert", "b"))
     ids += calls.post(calls.op("delete", "b"))
@@ -36,7 +36,7 @@ def switch(uuid: str, *, on: bool) -> None:
     calls.eventually(done, "the mapping is switched")
 
 
-def test_the_clock_wakes_where_a_stream_does_not(stage: Stage, feed: Place) -> None:
+def test_the_clock_wakes_where_a_stream_does_not(stage: Stage, feed: DynamoDBFeed) -> None:
     """With the mappings off, the scheduled sweep wakes the late followers through Lambda's API."""
     mappings = [stage.mapping(name)[0] for name in ("follow-state", "follow-push")]
     for uuid in mappings:

@@ -13,7 +13,7 @@ from tests.localstack import calls
 from tests.localstack.stage import Stage
 from tidings.aws.config.stages import SYNC_BUCKET_OUTPUT, SYNC_MACHINE_OUTPUT
 from tidings.sync.command import NotWaiting, answer
-from tidings.sync.feed import Place
+from tidings.sync.feed import DynamoDBFeed
 
 pytestmark = [pytest.mark.localstack, pytest.mark.java, pytest.mark.spark]
 FEED = "synced"  # of its own: a dump says everything that there is in its feed
@@ -57,7 +57,7 @@ def told(stage: Stage) -> Callable[[], tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def synced(place_of: Callable[[str], Place]) -> Place:
+def synced(place_of: Callable[[str], DynamoDBFeed]) -> DynamoDBFeed:
     return place_of(FEED)
 
 
@@ -123,7 +123,7 @@ def test_an_upload_is_heard(stage: Stage) -> None:
     boto3.client("s3").delete_object(Bucket=bucket, Key=key)
 
 
-def test_O66_a_dump_makes_the_feed_agree(stage: Stage, synced: Place, told: Told) -> None:
+def test_O66_a_dump_makes_the_feed_agree(stage: Stage, synced: DynamoDBFeed, told: Told) -> None:
     """From the request to the log: the job's plan is applied part by part, and reported."""
     post(*(calls.op("insert", each, timestamp=OLD) for each in ("old", "gone")))
     post(*(calls.op("insert", each, timestamp=NEW) for each in KEPT))
@@ -139,7 +139,7 @@ def test_O66_a_dump_makes_the_feed_agree(stage: Stage, synced: Place, told: Told
     assert calls.told(synced)[before:] == ["insert new", "update old", "delete gone"]
 
 
-def test_a_plan_that_deletes_too_much_waits(stage: Stage, synced: Place, told: Told) -> None:
+def test_a_plan_that_deletes_too_much_waits(stage: Stage, synced: DynamoDBFeed, told: Told) -> None:
     """Nothing is applied before an approval; then all of it is."""
     unwanted = [f"unwanted{number}" for number in range(9)]
     post(*(calls.op("insert", each, timestamp=OLD) for each in unwanted))

@@ -182,7 +182,7 @@ def test_5_7_a_restored_backup_resets(
     """
     feed.post(op("x0"))
     backup = tmp_path / "backup.db"
-    done = CliRunner().invoke(main, ["backup", str(backup), *server.place])
+    done = CliRunner().invoke(main, ["backup", str(backup), *server.locator])
     assert done.exit_code == 0, done.output
     with ExitStack() as stack:
         clients = [stack.enter_context(follow(each, cursor="now")) for each in TRANSPORTS]
@@ -223,7 +223,7 @@ def test_a_wrong_password_is_final(
     server: Server, feed: Feed, follow: Follow, transport: str
 ) -> None:
     """The error has the code of the protocol; the right password opens the feed."""
-    command = ["feed", "password", "read", "--generate", "--feed", feed.name, *server.place]
+    command = ["feed", "password", "read", "--generate", "--feed", feed.name, *server.locator]
     password = CliRunner().invoke(main, command).stdout.strip()
     with follow(transport, password="wrong") as client:
         until(lambda: not client.runs)

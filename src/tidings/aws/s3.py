@@ -219,7 +219,7 @@ class S3FeedFiles:
         self._client, self._bucket, self._prefix = cache(client), bucket, prefix
         self._steady = steady
 
-    def remove(self, key: str, place: str, until_ms: int) -> Removed:
+    def remove(self, key: str, resume_at: str, until_ms: int) -> Removed:
         """See `FeedData`. No place is needed, because objects that were removed are not listed."""
         from tidings.core.feeds.records import Removed
 

@@ -50,16 +50,16 @@ def proxy_of(url: str) -> Proxy | None:
     if not host or parts.scheme not in _SCHEMES:
         allowed = ", ".join(f"{each}://HOST:PORT" for each in _SCHEMES)
         raise WrongProxy(f"{name} is not the address of a proxy: one of {allowed}")
-    place = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
-    shown = f"the proxy {parts.scheme}://{place} ({name})"
+    host_port = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
+    shown = f"the proxy {parts.scheme}://{host_port} ({name})"
     package = "python_socks" if feed.scheme.startswith("ws") else "socksio"
     if parts.scheme.startswith("socks") and find_spec(package) is None:
         rule = f"needs the package {package.replace('_', '-')}; install it, or use an HTTP proxy"
         raise WrongProxy(f"{shown} {rule}")
     user, _, _ = parts.netloc.rpartition("@")
     if user:
-        place = f"{user}{'' if ':' in user else ':'}@{place}"
-    return Proxy(f"{parts.scheme}://{place}", shown)
+        host_port = f"{user}{'' if ':' in user else ':'}@{host_port}"
+    return Proxy(f"{parts.scheme}://{host_port}", shown)
 
 
 def unreachable(url: str, reason: str) -> Unreachable:

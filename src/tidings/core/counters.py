@@ -129,10 +129,10 @@ class Counters(Protocol):
     def serve(self, feed: str, *, connections: int, sent: int) -> None:
         """Add to the numbers of opened streams and sent events."""
 
-    def attend(self, feed: str, place: str, clients: int, *, until_ms: int) -> None:
-        """Record that *place* has *clients* connections; the record expires at *until_ms*.
+    def attend(self, feed: str, reporter: str, clients: int, *, until_ms: int) -> None:
+        """Record that *reporter* has *clients* connections; the record expires at *until_ms*.
 
-        *place* names a process, or the WebSockets that the sweep counts.
+        *reporter* names a process, or the WebSockets that the sweep counts.
         """
 
     def totals(self, feed: str, *, now_ms: int) -> Totals:

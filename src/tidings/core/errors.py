@@ -399,8 +399,8 @@ class StorageFailed(Unavailable):
     *code* is one of `STORAGE_PROBLEMS`. Clients receive the message, so *place* is no path.
     """
 
-    def __init__(self, code: str, place: str, reason: str = "") -> None:
-        super().__init__(f"{place}: {STORAGE_PROBLEMS[code]}{reason and f' ({reason})'}")
+    def __init__(self, code: str, storage: str, reason: str = "") -> None:
+        super().__init__(f"{storage}: {STORAGE_PROBLEMS[code]}{reason and f' ({reason})'}")
         self.code = code
 
 

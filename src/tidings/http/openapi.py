@@ -413,10 +413,10 @@ def _key(name: str) -> str:
     return name.replace(":", ".")
 
 
-def _parameter(name: str, place: str, schema: Schema) -> dict[str, Any]:
+def _parameter(name: str, location: str, schema: Schema) -> dict[str, Any]:
     required = {"required": True} if schema.get("required") is True else {}
     known = {key: value for key, value in schema.items() if key != "required"}
-    return {"name": name, "in": place, **required, **_described(known)}
+    return {"name": name, "in": location, **required, **_described(known)}
 
 
 def _query(route: Declared) -> dict[str, Schema]:

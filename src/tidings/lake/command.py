@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tidings.lake.follow import Batch, Source
     from tidings.lake.status import TableStatus
     from tidings.lake.warehouse import TableMetadata, Warehouse
-    from tidings.sync.feed import Place
+    from tidings.sync.feed import DynamoDBFeed
 
 STOPPED = 3
 
@@ -114,9 +114,9 @@ def alone(warehouse: Warehouse, feed: str) -> Iterator[None]:
         yield
 
 
-def archive_of(place: Place | None) -> str:
-    """Return the archive of the stage of *place*; "" if the stage has none, or *place* is None."""
-    return place.settings.archive if place is not None else ""
+def archive_of(dynamodb: DynamoDBFeed | None) -> str:
+    """Return the archive of the stage of *dynamodb*; "" if there is no archive or no stage."""
+    return dynamodb.settings.archive if dynamodb is not None else ""
 
 
 def address(archive: str) -> str:
@@ -124,7 +124,7 @@ def address(archive: str) -> str:
     return archive if "://" in archive else Path(archive).resolve().as_uri()
 
 
-def place_of(feed: str, stage: str, endpoint_url: str) -> Place | None:
+def dynamodb_of(feed: str, stage: str, endpoint_url: str) -> DynamoDBFeed | None:
     """Return the DynamoDB tables of the feed; None if neither a stage nor a twin is named."""
     from tidings.sync.feed import on_stage, on_twin
 
@@ -138,8 +138,8 @@ def key_of(named: NamedFeed) -> str:
 
     Over HTTP, the key is unknown, so the tables of all feeds of a name have the same names.
     """
-    place = None if named.url else place_of(named.feed, named.stage, named.endpoint_url)
-    return place.feed if place else named.feed
+    dynamodb = None if named.url else dynamodb_of(named.feed, named.stage, named.endpoint_url)
+    return dynamodb.feed if dynamodb else named.feed
 
 
 _KIND = "TABLES"
@@ -251,11 +251,11 @@ def compact(
     """
     _check_last_page(location, options["until"])
     with working(silent=as_json) as work:
-        place = place_of(feed, location.stage, location.endpoint_url)
-        last_page = _last_page(place, location, feed, options["password"])
+        dynamodb = dynamodb_of(feed, location.stage, location.endpoint_url)
+        last_page = _last_page(dynamodb, location, feed, options["password"])
         compaction_options = _compaction_options(options, last_page)
-        key = place.feed if place else feed
-        report = _compact(work, key, _archive_url(archive, place), table, compaction_options)
+        key = dynamodb.feed if dynamodb else feed
+        report = _compact(work, key, _archive_url(archive, dynamodb), table, compaction_options)
     if as_json:
         click.echo(json.dumps(asdict(report)))
     else:
@@ -272,19 +272,21 @@ def _check_last_page(location: Location, until: str | None) -> None:
         raise click.UsageError(f"--until {until!r}: must be a page, or an age such as 12h or 30d")
 
 
-def _last_page(place: Place | None, location: Location, feed: str, password: str) -> int | None:
+def _last_page(
+    dynamodb: DynamoDBFeed | None, location: Location, feed: str, password: str
+) -> int | None:
     """Return the last page that may be compacted; None if no feed is named."""
     from tidings.lake.status import bound_in_tables, bound_over_http
 
-    if place is not None:
-        return bound_in_tables(place)
+    if dynamodb is not None:
+        return bound_in_tables(dynamodb)
     if location.url:
         return bound_over_http(location.url, feed, password)
     return None
 
 
-def _archive_url(archive: str | None, place: Place | None) -> str:
-    found = archive or archive_of(place)
+def _archive_url(archive: str | None, dynamodb: DynamoDBFeed | None) -> str:
+    found = archive or archive_of(dynamodb)
     if not found:
         raise click.UsageError("give --archive, or a --stage that has an archive")
     return address(found)
@@ -436,8 +438,8 @@ def _source(named: NamedFeed, archive: str | None) -> Source:
         "endpoint": named.endpoint_url,
     }
     if not named.url:
-        place = place_of(named.feed, named.stage, named.endpoint_url)
-        archive = archive or archive_of(place)
+        dynamodb = dynamodb_of(named.feed, named.stage, named.endpoint_url)
+        archive = archive or archive_of(dynamodb)
     elif archive:
         raise click.UsageError("--archive requires --stage or --endpoint-url, not --url")
     given["archive"] = address(archive) if archive else ""

@@ -56,7 +56,7 @@ from tidings.lake.warehouse import (
     table_names,
 )
 from tidings.spark.options import SparkError
-from tidings.sync import feed as feeds
+from tidings.sync import feed as sync_feed
 from tidings.sync import spark_session
 
 PAUSE_S = 20  # the pause between two checks of the feeds; a check costs 1 or 2 read units per feed
@@ -66,7 +66,7 @@ PAUSE_S = 20  # the pause between two checks of the feeds; a check costs 1 or 2 
 class TableWork:
     """The work for one feed: to update its tables, or to compact its archive."""
 
-    place: feeds.Place
+    dynamodb: sync_feed.DynamoDBFeed
     source: Source
     opens: Opens
     warehouse: Warehouse
@@ -78,7 +78,7 @@ class TableWork:
         Raises:
             LakeError, SparkError: see `Follower`.
         """
-        session, feed = self.warehouse.session(spark), self.place.feed
+        session, feed = self.warehouse.session(spark), self.dynamodb.feed
         tables = FeedTables(session, self.warehouse, feed, self.schemas, lambda phase: None)
 
         def print_batch(batch: Batch) -> None:
@@ -92,8 +92,8 @@ class TableWork:
         Raises:
             LakeError, TidingsError: see `Job`.
         """
-        options = CompactionOptions(page=bound_in_tables(self.place))
-        archive = Archive(self.place.feed, self.opens)
+        options = CompactionOptions(page=bound_in_tables(self.dynamodb))
+        archive = Archive(self.dynamodb.feed, self.opens)
         report = Job(spark, archive, self.warehouse, options, _say).run()
         _say(json.dumps(asdict(report)))
 
@@ -115,7 +115,7 @@ class Lake:
         """
         return [
             TableWork(
-                feeds.named_tables(key, self.named),
+                sync_feed.named_tables(key, self.named),
                 _source(public_name(key), self.named),
                 self.opens,
                 self.warehouse,
@@ -152,8 +152,8 @@ class Lake:
         return Directory(self._store(), self.named.feeds.split(","), now_ms)
 
     def _store(self) -> DynamoDBFeeds:
-        place = feeds.named_tables(DEFAULT_FEED, self.named)
-        return DynamoDBFeeds(place.client(), place.settings.control_table)
+        dynamodb = sync_feed.named_tables(DEFAULT_FEED, self.named)
+        return DynamoDBFeeds(dynamodb.client(), dynamodb.settings.control_table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -178,7 +178,7 @@ def _run(lake: Lake, spark: SparkSession) -> list[str]:
             failure
             for each in lake.requests()
             if (failure := _failure(each, spark, compacts=compacts))
-            and lake.exists(each.place.feed)  # it may have been deleted in the meantime
+            and lake.exists(each.dynamodb.feed)  # it may have been deleted in the meantime
         ]
         if not compacts:
             lake.drop_tables(spark)
@@ -188,7 +188,7 @@ def _run(lake: Lake, spark: SparkSession) -> list[str]:
 
 
 def _failure(request: TableWork, spark: SparkSession, *, compacts: bool) -> str | None:
-    feed = public_name(request.place.feed)
+    feed = public_name(request.dynamodb.feed)
     try:
         request.compact(spark) if compacts else request.follow(spark)
     except Raced as raced:
@@ -206,7 +206,7 @@ def parse(arguments: Sequence[str] | None) -> Lake:
     parser = argparse.ArgumentParser(prog="tidings.lake.emr")
     for name in ("feeds", "archive", "table"):
         parser.add_argument(f"--{name}", required=True)
-    feeds.add_tables(parser)
+    sync_feed.add_tables(parser)
     parser.add_argument("--glue", help="database in Glue; without it, --table is a folder")
     parser.add_argument("--columns", default="{}", help="types with tables, as JSON")
     parser.add_argument("--minutes", type=int, default=0, help="duration of the run")

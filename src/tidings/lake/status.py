@@ -29,7 +29,7 @@ from tidings.spark.backends import Backend, within
 from tidings.spark.options import Log
 
 if TYPE_CHECKING:
-    from tidings.sync import feed as feeds
+    from tidings.sync import feed as sync_feed
 
 COUNTED_MAX = 100_000  # counting stops at this number of operations, after a few seconds
 
@@ -127,7 +127,7 @@ def bound_over_http(url: str, feed: str, password: str) -> int:
     )
 
 
-def bound_in_tables(place: feeds.Place) -> int:
+def bound_in_tables(dynamodb: sync_feed.DynamoDBFeed) -> int:
     """Return the last page that all readers have handled, read from the DynamoDB tables.
 
     Raises:
@@ -135,10 +135,10 @@ def bound_in_tables(place: feeds.Place) -> int:
     """
     from tidings.aws.dynamodb.consumers import DynamoDBConsumers
 
-    client: Any = place.client()
-    store = DynamoDBConsumers(client, place.settings.control_table, _no_id)
-    positions = [each.position for each in store.consumers(place.feed)]
-    return bound(positions, place.followers().checkpoints(place.feed))
+    client: Any = dynamodb.client()
+    store = DynamoDBConsumers(client, dynamodb.settings.control_table, _no_id)
+    positions = [each.position for each in store.consumers(dynamodb.feed)]
+    return bound(positions, dynamodb.followers().checkpoints(dynamodb.feed))
 
 
 def _no_id() -> str:

@@ -569,8 +569,8 @@ class SqsQueue:
         """Return the operations of *message*, or an empty list if they are already in the feed."""
         if message["MessageId"] in self._again:
             return []
-        place = f"{self._url.rpartition('/')[2]}, message {message['MessageId']}"
-        return self._messages.operations(place, None, message["Body"].encode())
+        origin = f"{self._url.rpartition('/')[2]}, message {message['MessageId']}"
+        return self._messages.operations(origin, None, message["Body"].encode())
 
     def _delete(self, messages: Sequence[Received]) -> None:
         """Delete *messages*. If a message remains, it is delivered again, and then skipped."""

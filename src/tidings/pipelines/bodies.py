@@ -140,7 +140,7 @@ class Entry:
     """The message at *index* of its batch, encoded.
 
     *object* identifies the object of the message (`object_of`). *identity* is the same for each
-    delivery of the message (`identity_of`). *place* is the id of the message's event, and *body*
+    delivery of the message (`identity_of`). *event_id* is the id of the message's event, and *body*
     has the bytes to send.
     """
 
@@ -149,7 +149,7 @@ class Entry:
     namespace: str
     object: str
     identity: str
-    place: str
+    event_id: str
     body: bytes
 
     def headers(self) -> dict[str, str]:
@@ -160,8 +160,8 @@ class Entry:
         return {
             "tidings-op": self.op,
             "tidings-object": self.object,
-            "tidings-place": self.place,
-            "tidings-sequence": str(version_of(self.place)),
+            "tidings-place": self.event_id,
+            "tidings-sequence": str(version_of(self.event_id)),
         }
 
 

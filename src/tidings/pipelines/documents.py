@@ -78,7 +78,7 @@ class Keyed(RowRules):
         self._deletes_max, self.type = max_deletes, type or table.rpartition(".")[2]
         self._copied: Digests = {}  # the objects that were in the feed when the copy began
 
-    def place(self, row: Row) -> list[Any]:
+    def key_of(self, row: Row) -> list[Any]:
         """Return the key of *row* as JSON values."""
         return [to_json_value(row[key]) for key in self.keys]
 
@@ -284,10 +284,10 @@ class Messages:
             raise WrongPipeline(f"{rule}, not {envelope!r}")
         self._read = known[envelope]
 
-    def operations(self, place: str, key: bytes | None, value: bytes | None) -> list[Fields]:
+    def operations(self, origin: str, key: bytes | None, value: bytes | None) -> list[Fields]:
         """Return the operations of a message; an empty list if the message changes no object.
 
-        *place* identifies the message in errors.
+        *origin* identifies the message in errors.
 
         Raises:
             WrongPipeline: the message cannot be read, or a feed would reject it.
@@ -297,9 +297,9 @@ class Messages:
             for each in operations:
                 line_from(each, now_ms=0)
         except (WrongPipeline, InvalidOperation, TooLarge) as error:
-            raise WrongPipeline(f"{place}: {error}") from None
+            raise WrongPipeline(f"{origin}: {error}") from None
         except Exception as error:  # noqa: BLE001 bad bytes or a user's function may raise anything
-            raise WrongPipeline(f"{place}: {type(error).__name__}: {error}") from None
+            raise WrongPipeline(f"{origin}: {type(error).__name__}: {error}") from None
         return operations
 
     def _plain(self, key: bytes | None, value: bytes | None) -> list[Fields]:

@@ -307,12 +307,12 @@ class KafkaTopics:
     def _operations_of(self, message: Message) -> list[dict[str, Any]]:
         """Return the operations of *message*, and advance the offset of its partition."""
         topic, partition, offset = message.topic() or "", message.partition(), message.offset() or 0
-        place = f"{topic}, partition {partition}, offset {offset}"
+        origin = f"{topic}, partition {partition}, offset {offset}"
         if error := message.error():
             if error.code() != KafkaError._AUTO_OFFSET_RESET:
                 raise KafkaException(error)
             rule = "was removed, or the topic was created again"
-            raise WrongPipeline(f"{place}: {rule}; rename the reader to read all topics again")
-        operations = self._messages.operations(place, message.key(), message.value())
+            raise WrongPipeline(f"{origin}: {rule}; rename the reader to read all topics again")
+        operations = self._messages.operations(origin, message.key(), message.value())
         self._state[topic]["offsets"][str(partition)] = offset + 1
         return operations

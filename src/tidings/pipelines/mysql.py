@@ -785,15 +785,15 @@ class MySQLTable:
         end = {"file": status["File"], "position": status["Position"]}
         with suppress(_OtherLog):  # it ends when the server has sent when the file was begun
             next(self._events({**end, "log": [_NEVER_S]}))
-        end = self._place(end["file"], end["position"])
+        end = self._log_position(end["file"], end["position"])
         self._close_log()
         return end
 
-    def _place(self, file: str, position: int) -> dict[str, Any]:
+    def _log_position(self, file: str, position: int) -> dict[str, Any]:
         key, log = list(self._rows.keys), self._log._stream_connection.identity_at(position)
-        place = {"file": file, "position": position, "log": log}
+        logged = {"file": file, "position": position, "log": log}
         ids = {"server": self._replicated, "uuid": self._server_uuid}
-        return {**ids, **place, "key": key, "fields": self._rows.fields}
+        return {**ids, **logged, "key": key, "fields": self._rows.fields}
 
     def _copy(self) -> Iterator[Batch]:
         """Yield all rows after the stored key, in the order of their keys.
@@ -865,7 +865,7 @@ class MySQLTable:
                 is_stale |= self._may_change(event, kind)
             is_end = isinstance(event, (XidEvent, HeartbeatLogEvent))
             if is_end or (kind and kind not in _WRITES and kind not in ("BEGIN", "SAVEPOINT")):
-                end = self._place(self._log.log_file, self._log.log_pos)
+                end = self._log_position(self._log.log_file, self._log.log_pos)
                 if is_stale:
                     self._state = end
                     return
@@ -885,17 +885,17 @@ class MySQLTable:
                 yield Batch()
             changed, yielded_s = {}, time.monotonic()
 
-    def _events(self, place: Mapping[str, Any]) -> Iterator[Any]:
-        """Yield the events after *place* without end, and a heartbeat event if nothing is new."""
-        expected = place.get("log", ())
+    def _events(self, start: Mapping[str, Any]) -> Iterator[Any]:
+        """Yield the events after *start* without end, and a heartbeat event if nothing is new."""
+        expected = start.get("log", ())
         tables = [(self._base, self._rows.name), *self._cascades]
         self._log = BinLogStreamReader(
             {**self._server, "read_timeout": ANSWER_S},
             self._server_id,
             blocking=True,
             resume_stream=True,
-            log_file=place["file"],
-            log_pos=expected[1] if expected[1:] else place["position"],
+            log_file=start["file"],
+            log_pos=expected[1] if expected[1:] else start["position"],
             only_events=_EVENTS,
             only_schemas=list({base for base, _ in tables}),
             only_tables=list({table for _, table in tables}),

@@ -528,10 +528,10 @@ class Rows(Keyed):
         self.composites: dict[str, str] = {}  # the type of each column of a composite type
 
     def id(self, row: Row) -> str:
-        texts = zip(self.keys, self.place(row), strict=True)
+        texts = zip(self.keys, self.key_of(row), strict=True)
         return super().id({key: _unambiguous(row.get(key), text) for key, text in texts})
 
-    def place(self, row: Row) -> list[Any]:
+    def key_of(self, row: Row) -> list[Any]:
         """Return the key of *row* in the server's text format, for `page` and `same`."""
         assert isinstance(row, ServerRow)
         texts = map(row.text, self.keys)
@@ -550,7 +550,7 @@ class Rows(Keyed):
         read instead of the whole table.
         """
         keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
-        behind = sql.SQL("WHERE ({}) > ({})").format(keys, self._places) if after else sql.SQL("")
+        behind = sql.SQL("WHERE ({}) > ({})").format(keys, self._values) if after else sql.SQL("")
         query = sql.SQL("SELECT {} FROM {} {} ORDER BY {} LIMIT {}")
         named = _identifiers(columns or self.selected), table or self.table
         return query.format(*named, behind, keys, most), tuple(after or ())
@@ -574,13 +574,13 @@ class Rows(Keyed):
         The keys are in the server's text format, as `place` returns them.
         """
         keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
-        each = sql.SQL(", ").join([sql.SQL("({})").format(self._places)] * len(values))
+        each = sql.SQL(", ").join([sql.SQL("({})").format(self._values)] * len(values))
         named = _identifiers(self.selected), self.table, keys, each
         query = sql.SQL("SELECT {} FROM {} WHERE ({}) IN ({})").format(*named)
         return query, tuple(part for value in values for part in value)
 
     @property
-    def _places(self) -> sql.Composable:
+    def _values(self) -> sql.Composable:
         """The parameters for a key. The server must know composite types to parse their text."""
         casts = {name: f"::{each}".replace("%", "%%") for name, each in self.composites.items()}
         return sql.SQL(", ").join(sql.SQL(f"%s{casts.get(key, '')}") for key in self.keys)
@@ -926,7 +926,7 @@ class PostgresTable:
         """
         self._rows.begin_copy(self._known)
         for rows in self._pages(after=self._state.get("at")):
-            at = self._rows.place(rows[-1])
+            at = self._rows.key_of(rows[-1])
             self._state = {**self._state, "mode": COPY, "at": at}
             yield Batch(self._rows.copy(rows), {self._type: self._state})
         if self._state.get("again"):
@@ -947,7 +947,7 @@ class PostgresTable:
             rows = self._query(query, *values)
             if not rows:
                 return
-            after = self._rows.place(rows[-1])
+            after = self._rows.key_of(rows[-1])
             yield rows
 
     def _missing(self, *, is_logged: bool = False) -> Iterator[Batch]:
@@ -1060,7 +1060,7 @@ class PostgresTable:
         """
         if not rows:
             return {}
-        keys = {self._rows.id(row): self._rows.place(row) for row in rows.values()}
+        keys = {self._rows.id(row): self._rows.key_of(row) for row in rows.values()}
         query, values = self._rows.same(list(keys.values()))
         found = {self._rows.id(row): row for row in self._query(query, *values)}
         return {at: found.get(self._rows.id(row)) for at, row in rows.items()}

@@ -387,9 +387,9 @@ class RabbitMQQueue:
         elif delivery.identity in self._again:
             self._again.remove(delivery.identity)
             return []
-        place = f"{self._queue}, message {delivery.properties.message_id or 'without an id'}"
+        origin = f"{self._queue}, message {delivery.properties.message_id or 'without an id'}"
         try:
-            return self._messages.operations(place, None, delivery.body)
+            return self._messages.operations(origin, None, delivery.body)
         except WrongPipeline:
             if not self._rejects:
                 raise

@@ -308,7 +308,7 @@ class Host(Assembly):
         files = FolderFeedFiles(self._folder)
         return FeedDataParts((self._generations, database, files, self))
 
-    def remove(self, key: str, place: str, until_ms: int) -> Removed:
+    def remove(self, key: str, resume_at: str, until_ms: int) -> Removed:
         """Implement `FeedData`: remove a deleted feed from the memory of this process."""
         self.notifications.loop.call_soon_threadsafe(self._forget, key)
         return Removed(None, {})

@@ -202,11 +202,11 @@ class MemoryConnections:
         for wanted in {connection.filter, change.filter if change else connection.filter}:
             self._subscriptions.remove(lane, Subscription(connection_id, wanted, since=0))
 
-    def page(self, place: str, limit: int) -> ConnectionPage:
-        """Return the next connections by id. *place* is the last id of the previous page."""
+    def page(self, resume_at: str, limit: int) -> ConnectionPage:
+        """Return the next connections by id. *resume_at* is the last id of the previous page."""
         with self._lock:
             ids = sorted(self._connections)
-            first = bisect_right(ids, place)
+            first = bisect_right(ids, resume_at)
             connections = [self._connections[each] for each in ids[first : first + limit]]
         return ConnectionPage(connections, connections[-1].id if first + limit < len(ids) else "")
 

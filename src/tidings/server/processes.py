@@ -75,9 +75,9 @@ def listen(host: str, port: int) -> list[socket.socket]:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = dict.fromkeys((family, address) for family, *_, address in found)
         for family, address in addresses:
-            place = (address[0], port, *address[2:])
+            local = (address[0], port, *address[2:])
             try:
-                listeners.append(_listen(family, place, is_only=len(addresses) == 1))
+                listeners.append(_listen(family, local, is_only=len(addresses) == 1))
             except OSError as error:
                 if error.errno not in _MISSING:
                     raise
@@ -196,23 +196,23 @@ def free_port() -> int:
             return port
 
 
-async def wait_until_open(place: int | Path, timeout_s: float) -> None:
-    """Return once *place*, a loopback port or a socket's path, accepts connections.
+async def wait_until_open(address: int | Path, timeout_s: float) -> None:
+    """Return once *address*, a loopback port or a socket's path, accepts connections.
 
     Raises:
         TimeoutError: no connection was accepted within *timeout_s*.
     """
     async with asyncio.timeout(timeout_s):
-        while not await _accepts(place):
+        while not await _accepts(address):
             await asyncio.sleep(CONNECT_EVERY_S)
 
 
-async def _accepts(place: int | Path) -> bool:
+async def _accepts(address: int | Path) -> bool:
     with contextlib.suppress(OSError):
-        if isinstance(place, int):
-            _, writer = await asyncio.open_connection("127.0.0.1", place)
+        if isinstance(address, int):
+            _, writer = await asyncio.open_connection("127.0.0.1", address)
         else:
-            _, writer = await asyncio.open_unix_connection(place)
+            _, writer = await asyncio.open_unix_connection(address)
         writer.close()
         return True
     return False

@@ -309,7 +309,7 @@ class Generations:
         # If the recorded pages are unknown, any number may have been assigned at any time.
         return Start("", 0, mark[1] // 1_000_000 if recorded else 1)
 
-    def remove(self, key: str, place: str, until_ms: int) -> Removed:
+    def remove(self, key: str, resume_at: str, until_ms: int) -> Removed:
         """Implement `FeedData`: forget the pages of the deleted feed."""
         self._heads.forget(key)
         return Removed(None, {})

@@ -108,7 +108,7 @@ class Server:
         return self._data or Path(self._folder.name) / "data"
 
     @property
-    def place(self) -> list[str]:
+    def locator(self) -> list[str]:
         """Return the options with which operators' commands find the server."""
         return ["--data", str(self.data)]
 

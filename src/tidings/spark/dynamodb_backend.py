@@ -21,10 +21,10 @@ from tidings.core.state.tombstones import forgotten, known_since
 from tidings.spark.backends import ArchiveBackend, Ends, even
 from tidings.spark.columns import Piece, of_page
 from tidings.spark.options import Gone, Log, Where, WrongOption
-from tidings.sync import feed as places
+from tidings.sync import feed as sync_feed
 
 
-def tables_of(where: Where) -> places.Place:
+def tables_of(where: Where) -> sync_feed.DynamoDBFeed:
     """Return the tables that the options name.
 
     Raises:
@@ -32,11 +32,11 @@ def tables_of(where: Where) -> places.Place:
     """
     try:
         if where.stage:
-            return places.on_stage(where.feed, where.stage)
+            return sync_feed.on_stage(where.feed, where.stage)
         if not where.tables:
-            return places.on_twin(where.feed, where.endpoint)
-        region, endpoint = where.region or None, where.endpoint or None
-        tables = places.on_tables(where.feed, *where.tables, region=region, endpoint_url=endpoint)
+            return sync_feed.on_twin(where.feed, where.endpoint)
+        region, url = where.region or None, where.endpoint or None
+        tables = sync_feed.on_tables(where.feed, *where.tables, region=region, endpoint_url=url)
         return tables.with_key()
     except NoStage as error:
         raise WrongOption("stage", str(error)) from None
@@ -48,15 +48,15 @@ def tables_of(where: Where) -> places.Place:
 class DynamoDBBackend:
     """Implements `Backend`. *where* has the key of the feed."""
 
-    place: places.Place
+    dynamodb: sync_feed.DynamoDBFeed
     where: Where
 
     def ends(self) -> Ends:
         if self.where.from_archive:
             return self._archive.ends()
-        feed, log = self.where.feed, self.place.log()
-        projected = self.place.followers().checkpoints(feed).get(STATE, 0)
-        frontier = self.place.reader().frontier(feed, projected)
+        feed, log = self.where.feed, self.dynamodb.log()
+        projected = self.dynamodb.followers().checkpoints(feed).get(STATE, 0)
+        frontier = self.dynamodb.reader().frontier(feed, projected)
         floor = log.floor(feed)
         needed = self.where.archive and floor > 1
         return Ends(min(floor, self._archive.first()) if needed else floor, frontier, projected)
@@ -68,7 +68,7 @@ class DynamoDBBackend:
         return self._end_in_archive(page)
 
     def _next(self, page: int) -> Page | None:
-        return self.place.reader().next(self.where.feed, page) if page > 0 else None
+        return self.dynamodb.reader().next(self.where.feed, page) if page > 0 else None
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
         if self.where.from_archive:
@@ -81,11 +81,11 @@ class DynamoDBBackend:
         The changed rows are sufficient if the state still has all tombstones since that time.
         Streams of the feed follow the same rule (PROTOCOL 5.6).
         """
-        followers = self.place.followers()
+        followers = self.dynamodb.followers()
         projected = followers.checkpoints(self.where.feed).get(STATE, 0)
         since_s = margin(place.seconds)
         if self.is_lost(place) or forgotten(
-            since_s, known_since(self.place.tombstones(), self.where.feed, now_ms())
+            since_s, known_since(self.dynamodb.tombstones(), self.where.feed, now_ms())
         ):
             return Replication(0, projected, 0, tombstones=False)
         return Replication(since_s, projected, 0, tombstones=True)
@@ -96,17 +96,17 @@ class DynamoDBBackend:
         A page after the end of the log was lost, unless the feed is chained: a chained feed may
         not have copied the page yet.
         """
-        feed, relays = self.where.feed, self.place.relays()
-        copies = Copies(self.place.settings.sources, self.place.relays, now_ms)
-        if is_beyond(self.place.log(), feed, at.page, chained=feed in copies):
+        feed, relays = self.where.feed, self.dynamodb.relays()
+        copies = Copies(self.dynamodb.settings.sources, self.dynamodb.relays, now_ms)
+        if is_beyond(self.dynamodb.log(), feed, at.page, chained=feed in copies):
             return True
-        return Losses(self.place.profiles(), CopiedLosses(copies, relays))(feed, at)
+        return Losses(self.dynamodb.profiles(), CopiedLosses(copies, relays))(feed, at)
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
         if self.where.from_archive:
             yield from self._archive.log(after, last)
             return
-        reader = self.place.reader()
+        reader = self.dynamodb.reader()
         done = after.page if after.slot == PAGE_END else after.page - 1
         while done < last.page:
             run = reader.read(self.where.feed, done)
@@ -123,7 +123,7 @@ class DynamoDBBackend:
             done = run.pages[-1].number
 
     def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
-        state, now = self.place.state(), now_ms()
+        state, now = self.dynamodb.state(), now_ms()
         for bucket in range(copy.bucket, end):
             after = None
             while rows := state.read(self.where.feed, bucket, after):

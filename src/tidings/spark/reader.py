@@ -469,6 +469,6 @@ def open_backend(where: Where, wanted: Filter) -> Backend:
     if where.stage or where.tables or where.endpoint:
         from tidings.spark.dynamodb_backend import DynamoDBBackend, tables_of
 
-        place = tables_of(where)
-        return DynamoDBBackend(place, replace(where, feed=place.feed))
+        dynamodb = tables_of(where)
+        return DynamoDBBackend(dynamodb, replace(where, feed=dynamodb.feed))
     return ArchiveBackend(where)

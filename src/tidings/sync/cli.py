@@ -42,12 +42,12 @@ delete_share_option = click.option(
 def open_feed(named: NamedFeed) -> Feed:
     """Return the feed that the options name, after checking that the caller may correct it."""
     with refusals():
-        feed = _place(named)
+        feed = _feed_of(named)
         feed.check()  # fail now, and not after hours of work on a plan
         return feed
 
 
-def _place(named: NamedFeed) -> Feed:
+def _feed_of(named: NamedFeed) -> Feed:
     if named.url:
         from tidings.sync.over_http import Remote
 

@@ -164,7 +164,7 @@ class Sync:
     `run` uses the temporary *folder*, and updates *outcome* while it runs.
     """
 
-    place: Feed
+    target: Feed
     dump: str
     options: SyncOptions
     dry_run: bool
@@ -182,9 +182,9 @@ class Sync:
         with spark_session.of_engine(self.engine, folder, size=copied.size) as spark:
             phases.show_progress(spark)
             phases.begin("waiting for the state")
-            through = wait_for_state(self.place.feed, self.place.end(), self.place.checkpoint)
+            through = wait_for_state(self.target.feed, self.target.end(), self.target.checkpoint)
             work = job.Job(spark, str(folder), self.options, phases.begin, names=copied.names)
-            summary = work.make_plan(copied.paths, self.place.source(), through=through)
+            summary = work.make_plan(copied.paths, self.target.source(), through=through)
         (folder / "plan").mkdir(exist_ok=True)  # Spark creates the folder only for corrections
         (folder / "plan" / SUMMARY).write_text(summary.encode())
         if self.plan is not None:
@@ -198,11 +198,11 @@ class Sync:
         from tidings.sync.feed import NotFollowing, apply_plan, wait_for_state
 
         phases.begin("applying", summary.corrections)
-        place, corrector = self.place, self.place.corrector()
-        apply_plan(corrector, place.feed, plan, summary.through, applied, phases.advance)
+        target, corrector = self.target, self.target.corrector()
+        apply_plan(corrector, target.feed, plan, summary.through, applied, phases.advance)
         phases.begin("waiting for the state")
         try:
-            wait_for_state(place.feed, place.end(), place.checkpoint)
+            wait_for_state(target.feed, target.end(), target.checkpoint)
         except NotFollowing as error:
             raise Lags(f"all corrections are applied, but {error}") from None
 
@@ -312,12 +312,12 @@ def sync(
     if cloud:
         wanted = _cloud_sync(dump, named.feed, named.stage, options)
     else:
-        place = open_feed(named)
+        target = open_feed(named)
         engine = engine or (SAIL if find_spec("pysail") else SPARK)
         wanted = Sync(
-            place=place,
+            target=target,
             dump=dump,
-            options=_sync_options(options, place),
+            options=_sync_options(options, target),
             dry_run=options["dry_run"],
             plan=plan,
             engine=engine,
@@ -331,12 +331,12 @@ def _lineage(named: NamedFeed, dump: str, dry_run: bool) -> Lineage:
     return Lineage.of(named, source, dry_run)
 
 
-def _sync_options(options: dict[str, Any], place: Feed) -> SyncOptions:
+def _sync_options(options: dict[str, Any], target: Feed) -> SyncOptions:
     from tidings.sync.job import SyncOptions, parse_types
 
     as_of = options["as_of"]
     with refusals():
-        watermark = None if as_of is None else place.watermark(as_of)
+        watermark = None if as_of is None else target.watermark(as_of)
     return SyncOptions(
         types=parse_types(options["types"]),
         deletes=not options["no_deletes"],

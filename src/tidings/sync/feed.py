@@ -202,10 +202,10 @@ _ATTEMPTS = 5  # the attempts of a read; a throttled read is retried, because no
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DynamoDBFeed:
     """The feed with the key *feed*, in the DynamoDB at *endpoint_url*. Implements `Feed`.
 
-    If *endpoint_url* is None, it is AWS's DynamoDB. A place is sent to the tasks that read the
+    If *endpoint_url* is None, it is AWS's DynamoDB. It is sent to the tasks that read the
     state, so it keeps no connection.
     """
 
@@ -227,8 +227,8 @@ class Place:
         clients.read_items_raw(client)
         return client
 
-    def on_its_twin(self) -> Place:
-        """Return this place with the feeds and the sources that its twin serves.
+    def on_its_twin(self) -> DynamoDBFeed:
+        """Return this feed with the feeds and the sources that its twin serves.
 
         Raises:
             UnknownFeed: the twin does not have the feed.
@@ -241,8 +241,8 @@ class Place:
         known = {"TIDINGS_FEEDS": ",".join(feeds), "TIDINGS_SOURCES": sources}
         return replace(self, settings=stages.settings(_TWIN, known)).with_key()
 
-    def with_key(self) -> Place:
-        """Return this place with the key of the feed, of which it has the name.
+    def with_key(self) -> DynamoDBFeed:
+        """Return this feed with its key, of which it has the name.
 
         A chained feed keeps its name, because `writable` refuses it without a request.
 
@@ -333,20 +333,20 @@ class Place:
         )
 
 
-def on_twin(feed: str, endpoint_url: str) -> Place:
-    """Return the place of *feed* on the twin at *endpoint_url*.
+def on_twin(feed: str, endpoint_url: str) -> DynamoDBFeed:
+    """Return *feed* on the twin at *endpoint_url*.
 
     Raises:
         InvalidFeed: *feed* is not a valid name.
         UnknownFeed: the twin does not have the feed.
     """
     check_name(feed)
-    place = Place(feed, endpoint_url, stages.settings(_TWIN, {"TIDINGS_FEEDS": feed}))
-    return place.on_its_twin()
+    found = DynamoDBFeed(feed, endpoint_url, stages.settings(_TWIN, {"TIDINGS_FEEDS": feed}))
+    return found.on_its_twin()
 
 
-def on_stage(feed: str, stage: str) -> Place:
-    """Return the place of *feed* on *stage*.
+def on_stage(feed: str, stage: str) -> DynamoDBFeed:
+    """Return *feed* on *stage*.
 
     Raises:
         NoStage: the stage does not exist, or is older than this command.
@@ -357,8 +357,8 @@ def on_stage(feed: str, stage: str) -> Place:
 
     check_name(feed)
     outputs = stages.settings_of(stage, boto3.client("cloudformation"))
-    place = Place(feed, None, stages.settings(stage, outputs))
-    return place.with_key()
+    found = DynamoDBFeed(feed, None, stages.settings(stage, outputs))
+    return found.with_key()
 
 
 def add_tables(parser: ArgumentParser) -> None:
@@ -369,8 +369,8 @@ def add_tables(parser: ArgumentParser) -> None:
     parser.add_argument("--endpoint-url", help="DynamoDB of a twin, in place of AWS")
 
 
-def named_tables(feed: str, named: Namespace) -> Place:
-    """Return the place of the feed with the key *feed* in the tables that the arguments name.
+def named_tables(feed: str, named: Namespace) -> DynamoDBFeed:
+    """Return the feed with the key *feed* in the tables that the arguments name.
 
     See `add_tables`.
     """
@@ -386,8 +386,8 @@ def on_tables(
     *,
     region: str | None = None,
     endpoint_url: str | None = None,
-) -> Place:
-    """Return the place of the feed with the key *feed* in these tables, for a job that reads them.
+) -> DynamoDBFeed:
+    """Return the feed with the key *feed* in these tables, for a job that reads them.
 
     Raises:
         InvalidFeed: *feed* is not a valid key.
@@ -396,4 +396,4 @@ def on_tables(
     names = {"LOG": log, "STATE": state, "CONTROL": control}
     tables = {f"TIDINGS_{name}_TABLE": table for name, table in names.items()}
     settings = stages.settings(_TABLES, {"TIDINGS_FEEDS": public_name(feed)} | tables)
-    return Place(feed, endpoint_url, settings, region)
+    return DynamoDBFeed(feed, endpoint_url, settings, region)

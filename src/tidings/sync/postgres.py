@@ -47,7 +47,7 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 _TIME = "timestamp with time zone"
 _TEXTS = ("text[]", "character varying[]")
 
-Place = list[Any]
+ChunkEnd = list[Any]
 # By the name of a column: its type, and its place in the primary key, or None if it has no place.
 Kinds = dict[str, tuple[str, int | None]]
 
@@ -60,11 +60,11 @@ class BadTable(Exception):
 class Chunk:
     """A chunk of a table. *rows* has the line (`dump_line`) of each object by its id.
 
-    *place* is the key of the last row.
+    *end* is the key of the last row.
     """
 
     rows: dict[str, str]
-    place: Place
+    end: ChunkEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class PostgresTable:
     def __str__(self) -> str:
         return f"table {self._rows.name} at {without_secrets(self._dsn)}"
 
-    def chunk(self, after: Place | None, most: int) -> Chunk | None:
+    def chunk(self, after: ChunkEnd | None, most: int) -> Chunk | None:
         """Return up to *most* rows with keys after *after*, in the order of the keys.
 
         Return None if no row follows. If *after* is None, begin with the first row.
@@ -127,7 +127,7 @@ class PostgresTable:
         rows = self._query(*self._rows.page(after, most, self._columns))
         if not rows:
             return None
-        return Chunk(self._lines(rows), self._rows.place(rows[-1]))
+        return Chunk(self._lines(rows), self._rows.key_of(rows[-1]))
 
     def find(self, ids: Sequence[str]) -> dict[str, str]:
         """Return the rows of the objects *ids*, in the form of `Chunk.rows`."""

@@ -53,7 +53,7 @@ from tidings.core.model.timestamps import from_ms
 from tidings.core.sync import workflow
 from tidings.core.sync.dumps import DELETE_SHARE_MAX, Objection
 from tidings.core.sync.workflow import REJECTED
-from tidings.sync import feed as feeds
+from tidings.sync import feed as sync_feed
 from tidings.sync import files, spark_session
 from tidings.sync.dump import BadDump, BadFile
 from tidings.sync.feed import Applied
@@ -192,7 +192,7 @@ def _summary(content: Mapping[str, Any]) -> Summary:
 SCAN = "scan"  # the value of --state to read the table itself, by buckets
 FAILURE = "failure.json"
 _WORK = "work"  # the folder for temporary files, which is deleted at the end
-_FAILURES = (files.NoDump, BadFile, BadExport, feeds.NotFollowing, TidingsError)
+_FAILURES = (files.NoDump, BadFile, BadExport, sync_feed.NotFollowing, TidingsError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class RunArguments:
     *state* is `scan` or the folder of an export, and *plan* the folder for the plan.
     """
 
-    place: feeds.Place
+    target: sync_feed.DynamoDBFeed
     dump: str
     state: str
     through: int
@@ -234,12 +234,13 @@ class RunArguments:
         plan = self.plan.rstrip("/")
         options = self.options
         if self.as_of:
-            options = replace(options, as_of=self.place.watermark(self.as_of))
+            options = replace(options, as_of=self.target.watermark(self.as_of))
         job = Job(spark, self._below(_WORK), options, _say, plan, for_approval=True)
         if self.state == SCAN:
-            through = feeds.wait_for_state(self.place.feed, self.place.end(), self.place.checkpoint)
-            return job.make_plan(paths, self.place.source(), through=through)
-        return job.make_plan(paths, Exported(self.place.feed, self.state), through=self.through)
+            target = self.target
+            through = sync_feed.wait_for_state(target.feed, target.end(), target.checkpoint)
+            return job.make_plan(paths, self.target.source(), through=through)
+        return job.make_plan(paths, Exported(self.target.feed, self.state), through=self.through)
 
     def write_failure(self, sentence: str) -> None:
         # If writing fails, too, the exit code and the output still report the failure.
@@ -248,7 +249,7 @@ class RunArguments:
 
     def _summary_json(self, summary: Summary, objection: Objection | None) -> str:
         fields = asdict(summary) | {
-            "feed": self.place.feed,
+            "feed": self.target.feed,
             "dump": self.dump,
             "stopped": objection and objection.sentence,
             "stopped_by": objection and objection.code,
@@ -294,7 +295,7 @@ def parse(arguments: Sequence[str] | None) -> RunArguments:
     parser = argparse.ArgumentParser(prog="tidings.sync.stage")
     for name in ("feed", "dump", "state", "plan"):
         parser.add_argument(f"--{name}", required=True)
-    feeds.add_tables(parser)
+    sync_feed.add_tables(parser)
     parser.add_argument("--through", type=int)
     parser.add_argument("--types", default="")
     parser.add_argument("--no-deletes", action="store_true")
@@ -312,7 +313,7 @@ def parse(arguments: Sequence[str] | None) -> RunArguments:
 
 
 def _request(named: argparse.Namespace) -> RunArguments:
-    where = feeds.named_tables(named.feed, named)
+    where = sync_feed.named_tables(named.feed, named)
     options = SyncOptions(
         types=parse_types(named.types),
         deletes=not named.no_deletes,
@@ -322,7 +323,7 @@ def _request(named: argparse.Namespace) -> RunArguments:
     )
     through = named.through or 0
     return RunArguments(
-        place=where,
+        target=where,
         dump=named.dump,
         state=named.state,
         through=through,

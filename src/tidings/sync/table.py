@@ -56,7 +56,7 @@ from tidings.sync.cli import (
 
 if TYPE_CHECKING:
     from tidings.sync.feed import Feed
-    from tidings.sync.postgres import Chunk, Mapping, Place, PostgresTable
+    from tidings.sync.postgres import Chunk, ChunkEnd, Mapping, PostgresTable
 
 IN_MEMORY = Path(":memory:")
 _MAKE = """
@@ -173,7 +173,7 @@ class LiveTable(Protocol):
     @property
     def estimate(self) -> int: ...
 
-    def chunk(self, after: Place | None, most: int) -> Chunk | None: ...
+    def chunk(self, after: ChunkEnd | None, most: int) -> Chunk | None: ...
 
     def find(self, ids: Sequence[str]) -> dict[str, str]: ...
 
@@ -224,21 +224,21 @@ class BrokenRow(Exception):
 class _Window:
     """The chunks that were read, beginning with the first chunk that still has suspects."""
 
-    _chunks: deque[tuple[Place, int, set[str]]] = field(default_factory=deque)
+    _chunks: deque[tuple[ChunkEnd, int, set[str]]] = field(default_factory=deque)
     _of: dict[str, set[str]] = field(default_factory=dict)
 
-    def add(self, place: Place, rows: int, suspects: set[str]) -> None:
-        self._chunks.append((place, rows, suspects))
+    def add(self, end: ChunkEnd, rows: int, suspects: set[str]) -> None:
+        self._chunks.append((end, rows, suspects))
         self._of |= dict.fromkeys(suspects, suspects)
 
     def forget(self, key: str) -> None:
         self._of.pop(key).discard(key)
 
-    def closed(self) -> Iterator[tuple[Place, int]]:
+    def closed(self) -> Iterator[tuple[ChunkEnd, int]]:
         """Remove the chunks before the first one with suspects; yield place and rows of each."""
         while self._chunks and not self._chunks[0][2]:
-            place, rows, _ = self._chunks.popleft()
-            yield place, rows
+            end, rows, _ = self._chunks.popleft()
+            yield end, rows
 
 
 class TableSync:
@@ -291,12 +291,12 @@ class TableSync:
 
     def _compare_rows(self) -> None:
         self._begin("comparing rows", self._table.estimate or None)
-        place = self._state.place
+        end = self._state.place
         self._advance(self._state.rows)
-        while (chunk := self._table.chunk(place, self._options.chunk)) is not None:
-            place = chunk.place
+        while (chunk := self._table.chunk(end, self._options.chunk)) is not None:
+            end = chunk.end
             lines = {f"{self._prefix}{id}": line for id, line in chunk.rows.items()}
-            self._look(list(lines), lines, place)
+            self._look(list(lines), lines, end)
         self._settle_all()
         if not self._state.rows:
             raise Stopped(_EMPTY)
@@ -337,16 +337,16 @@ class TableSync:
         objection = dumps.check_plan(planned, share_max=self._options.delete_share_max)
         if objection is not None:
             raise Stopped(objection)
-        place = self._state.place or [""]
-        while keys := self._progress.missing(place[0], self._options.chunk):
-            place = [keys[-1]]
-            self._look(keys, None, place)
+        end = self._state.place or [""]
+        while keys := self._progress.missing(end[0], self._options.chunk):
+            end = [keys[-1]]
+            self._look(keys, None, end)
         self._settle_all()
 
-    def _look(self, keys: list[str], lines: dict[str, str] | None, place: Place) -> None:
+    def _look(self, keys: list[str], lines: dict[str, str] | None, end: ChunkEnd) -> None:
         """Compare the objects of a chunk for the first time.
 
-        The chunk ends at *place*. *lines* has the rows of the chunk; if *lines* is None, read the
+        The chunk ends at *end*. *lines* has the rows of the chunk; if *lines* is None, read the
         rows here.
         """
         began_ms = self._time.passed_ms()
@@ -361,7 +361,7 @@ class TableSync:
                 ended_ms=ended_ms,
             )
         suspects = {key for key in keys if key in self._suspects}
-        self._window.add(place, len(keys) if lines is not None else 0, suspects)
+        self._window.add(end, len(keys) if lines is not None else 0, suspects)
         self._save()
         self._advance(len(keys))
         self._throttle(len(keys))

@@ -42,7 +42,7 @@ class Twin(Server):
         return twin_keys.credentials(self.dynamodb_url)["aws_access_key_id"]
 
     @property
-    def place(self) -> list[str]:
+    def locator(self) -> list[str]:
         return ["--endpoint-url", self.dynamodb_url]
 
     def options(self) -> list[str]:

@@ -35,7 +35,7 @@ HANDLER = "handler.py"
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class Endpoints:
     """The endpoints of AWS services for a function; *api_token* grants access to *api_url*."""
 
     dynamodb_url: str
@@ -47,7 +47,7 @@ class Places:
         return f"{self.api_url}/{STAGE}"
 
 
-_NOWHERE = Places("", "", "")
+_NOWHERE = Endpoints("", "", "")
 
 
 def check(options: Options) -> None:
@@ -92,7 +92,7 @@ def host_check(options: Options) -> HostCheck:
     return HostCheck(names, parse_options(options).cors_origins)
 
 
-def program(function: deployment.Function, options: Options, places: Places) -> Program:
+def program(function: deployment.Function, options: Options, endpoints: Endpoints) -> Program:
     """Return the program that the workers of *function* run.
 
     Raises:
@@ -110,15 +110,15 @@ def program(function: deployment.Function, options: Options, places: Places) -> 
         arn=f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{name}",
         environment={
             **_platform(function, name, folder),
-            **_services(places),
-            **_settings(options, places, function),
+            **_services(endpoints),
+            **_settings(options, endpoints, function),
             "PYTHONPATH": os.pathsep.join(map(str, (folder, *package.layers))),
         },
     )
 
 
 def _settings(
-    options: Options, places: Places, function: deployment.Function | None
+    options: Options, endpoints: Endpoints, function: deployment.Function | None
 ) -> dict[str, str]:
     values: dict[str, str] = {
         setting.variable: setting.default for setting in settings.SETTINGS if setting.default
@@ -141,7 +141,7 @@ def _settings(
     if function is not None:
         values |= function.environment
         if function.sockets:
-            values["TIDINGS_SOCKETS_URL"] = places.sockets_url
+            values["TIDINGS_SOCKETS_URL"] = endpoints.sockets_url
     return values
 
 
@@ -165,14 +165,14 @@ def _platform(function: deployment.Function, name: str, folder: Path) -> Mapping
     }
 
 
-def _services(places: Places) -> Mapping[str, str]:
-    shown = twin_keys.credentials(places.dynamodb_url)
+def _services(endpoints: Endpoints) -> Mapping[str, str]:
+    shown = twin_keys.credentials(endpoints.dynamodb_url)
     return {
         "AWS_ACCESS_KEY_ID": shown["aws_access_key_id"],
         "AWS_SECRET_ACCESS_KEY": shown["aws_secret_access_key"],
-        "AWS_SESSION_TOKEN": places.api_token,  # ignored by DynamoDB Local
-        "AWS_ENDPOINT_URL_DYNAMODB": places.dynamodb_url,
-        "AWS_ENDPOINT_URL_LAMBDA": places.api_url,
+        "AWS_SESSION_TOKEN": endpoints.api_token,  # ignored by DynamoDB Local
+        "AWS_ENDPOINT_URL_DYNAMODB": endpoints.dynamodb_url,
+        "AWS_ENDPOINT_URL_LAMBDA": endpoints.api_url,
         # A function assumes that it is on AWS, and must not use the profile of the developer.
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,

@@ -26,8 +26,8 @@ def basic(user_info: str) -> str:
 
 class Client(LambdaRuntimeClient):  # type: ignore[misc]  # awslambdaric has no types
     def __init__(self, address: str) -> None:
-        self._user_info, _, place = address.rpartition("@")
-        super().__init__(place)
+        self._user_info, _, host = address.rpartition("@")
+        super().__init__(host)
 
     def call_rapid(
         self,

@@ -35,7 +35,7 @@ from tidings.server.sockets import PATH, refuse
 from tidings.twin import dynamodb_local, environment, http_gateway, store, streams, workers
 from tidings.twin.clock import PollInterval
 from tidings.twin.dynamodb_local import EngineFailed
-from tidings.twin.environment import Places
+from tidings.twin.environment import Endpoints
 from tidings.twin.http_gateway import HttpGateway
 from tidings.twin.internal_apis import ConnectionsApi, InternalApis, LambdaApi
 from tidings.twin.options import Options, table_producers
@@ -100,9 +100,9 @@ async def _compose(
     apis = InternalApis()
     await apis.start()
     stack.push_async_callback(apis.stop)
-    places = Places(dynamodb_url, apis.url, apis.token)
+    endpoints = Endpoints(dynamodb_url, apis.url, apis.token)
     deployed = environment.functions(options)
-    programs = {f.name: environment.program(f, options, places) for f in deployed}
+    programs = {f.name: environment.program(f, options, endpoints) for f in deployed}
     interval = PollInterval()
     settings = environment.parse_options(options)
     pools, streams = _functions(programs, log, workers.relay_workers(settings.sources))

@@ -321,13 +321,13 @@ class StreamFunction:
             if self._child is None or self._child.exit_code is not None:
                 await self._launch()
         if not self._open:
-            await processes.wait_until_open(self._place(), START_S)
+            await processes.wait_until_open(self._socket_path(), START_S)
             self._open = True
 
     async def _launch(self) -> None:
         self._open = False
-        self._place().unlink(missing_ok=True)
-        server = [sys.executable, "-m", "uvicorn", "handler:app", "--uds", str(self._place())]
+        self._socket_path().unlink(missing_ok=True)
+        server = [sys.executable, "-m", "uvicorn", "handler:app", "--uds", str(self._socket_path())]
         self._child = await processes.start(
             [*server, "--log-level", "warning", "--no-server-header"],
             output=self._log,
@@ -335,7 +335,7 @@ class StreamFunction:
             folder=self._program.folder,
         )
 
-    def _place(self) -> Path:
+    def _socket_path(self) -> Path:
         """Return the path of the socket.
 
         The path is in a temporary folder, because the path of a socket has to be short.
@@ -354,7 +354,7 @@ class StreamFunction:
         try:
             async with (
                 asyncio.timeout(self._program.timeout_s),
-                httpx.AsyncHTTPTransport(verify=False, uds=str(self._place())) as transport,
+                httpx.AsyncHTTPTransport(verify=False, uds=str(self._socket_path())) as transport,
             ):
                 answer = await transport.handle_async_request(request)
                 started = True

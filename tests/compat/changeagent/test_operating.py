@@ -105,7 +105,7 @@ def test_A38_only_yaml_is_read(changes: Changes) -> None:
 
 
 def users(host: Server, changes: Changes, file: Path) -> Result:
-    where = [*host.place, "--feed", changes.feed]
+    where = [*host.locator, "--feed", changes.feed]
     return CliRunner().invoke(main, ["users", "import", str(file), *where])
 
 

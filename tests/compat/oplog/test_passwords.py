@@ -46,7 +46,7 @@ class Guarded:
 
     def feed(self, *arguments: str, stdin: str = "") -> str:
         """Return the output of the operator's command."""
-        done = tidings("feed", *arguments, *self.host.place, stdin=stdin)
+        done = tidings("feed", *arguments, *self.host.locator, stdin=stdin)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -38,7 +38,7 @@ def owned(host: Server, spare: Iterator[str]) -> dict[str, Feed]:
     for name, profile in PROFILES.items():
         feeds[name] = feed = feed_of(host, next(spare))
         wanted = ["--object-url", profile.object_url, "--compat", profile.compat or NONE]
-        command = ["feed", "set", *host.place, "--feed", feed.name, *wanted]
+        command = ["feed", "set", *host.locator, "--feed", feed.name, *wanted]
         assert CliRunner().invoke(main, command).exit_code == 0
     time.sleep(limits.PROFILE_AGE_MS / 1000)
     return feeds

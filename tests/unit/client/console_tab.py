@@ -30,7 +30,7 @@ class Host:
         self.server, self.url = server, server.url
         self.key = make_key(server, *ALL_ROLES)
         for role, text in (("read", PASSWORD), ("ingest", PASSWORD), ("read", READ_PASSWORD)):
-            command = ["feed", "password", role, *server.place, "--feed", "main"]
+            command = ["feed", "password", role, *server.locator, "--feed", "main"]
             more = ["--keep-old"] if text == READ_PASSWORD else []
             done = CliRunner().invoke(main, [*command, *more], input=f"{text}\n")
             assert done.exit_code == 0, done.output

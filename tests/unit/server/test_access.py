@@ -45,7 +45,7 @@ def ask(server: Server, method: str, path: str, headers: Mapping[str, str] = {})
 
 
 def operate(server: Server, *arguments: str, given: str | None = None) -> None:
-    done = CliRunner().invoke(main, [*arguments, *server.place], input=given)
+    done = CliRunner().invoke(main, [*arguments, *server.locator], input=given)
     assert done.exit_code == 0, done.output
 
 

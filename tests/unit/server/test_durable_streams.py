@@ -387,7 +387,7 @@ def test_10_6_a_reader_that_takes_nothing_is_cut_when_its_key_is_revoked() -> No
         head = f"GET {url.path}?offset=-1&live=sse HTTP/1.1\r\nHost: {url.netloc.decode()}\r\n"
         client.sendall(f"{head}Authorization: Bearer {read}\r\n\r\n".encode())
         assert client.recv(12) == b"HTTP/1.1 200"
-        done = CliRunner().invoke(main, ["keys", "revoke", *server.place, read.split("_")[1]])
+        done = CliRunner().invoke(main, ["keys", "revoke", *server.locator, read.split("_")[1]])
         assert done.exit_code == 0, done.output
         cut = select.poll()
         cut.register(client, 0)  # errors alone, as nothing is read

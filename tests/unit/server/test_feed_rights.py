@@ -133,7 +133,7 @@ def test_commands_find_a_feed_that_was_created_again(tmp_path: Path) -> None:
     with Server("--feeds", "main,orders", data=tmp_path) as server, Feeds(server.url) as api:
         api.delete("orders")
         api.create("orders")
-        place = ["--feed", "orders", *server.place]
+        place = ["--feed", "orders", *server.locator]
         done = CliRunner().invoke(main, ["feed", "set", *place, "--leave", "on"])
         assert done.exit_code == 0 and done.output.splitlines()[0].split() == ["feed", "orders"]
         key = make_key(server, "--role", "read", "--feed", "orders")

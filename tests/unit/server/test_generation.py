@@ -142,7 +142,7 @@ def restored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restored]:
         CLIENT.post(found.url("v1/stream/s"), headers=JSON, content=b"[1]").raise_for_status()
         CLIENT.put(found.url("consumers/c"), json={"from": "now"}).raise_for_status()
         backup = tmp_path_factory.mktemp("backup") / "feed.db"
-        done = CliRunner().invoke(main, ["backup", *server.place, str(backup)])
+        done = CliRunner().invoke(main, ["backup", *server.locator, str(backup)])
         assert done.exit_code == 0, done.output
         with Fold(server.url, check_every_s=0.2, on_lost=lambda lost, wait_s: None) as fold:
             lose(found)

@@ -225,7 +225,7 @@ def test_P17_12_the_command_creates_keys_at_an_address(server: Server) -> None:
     own = make_key(server, "--host", *ALL_ROLES, "--feeds", "main")
     made = json.loads(run("create", "--role", "read", "--expires", "1h", "--json").stdout)
     assert made["made_by"] == f"key {own.split('_')[1]}"
-    of_server = CliRunner().invoke(main, ["keys", "list", *server.place]).stdout
+    of_server = CliRunner().invoke(main, ["keys", "list", *server.locator]).stdout
     assert run("list").stdout == of_server and made["id"] in of_server
     assert "revoked" in run("revoke", made["id"]).stdout
     of_host = run("create", "--host", "--role", "read", "--feeds", "main-").stdout.strip()

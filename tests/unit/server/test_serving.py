@@ -255,7 +255,7 @@ def test_streams_end_with_the_server(tmp_path: Path) -> None:
 
 
 def operate(server: Server, *arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments, *server.place])
+    return CliRunner().invoke(main, [*arguments, *server.locator])
 
 
 def test_8_10_websockets_end_with_the_server(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def read_everywhere(server: Server) -> None:
 
 
 def backed_up(server: Server, target: Path) -> str:
-    done = CliRunner().invoke(main, ["backup", *server.place, str(target)])
+    done = CliRunner().invoke(main, ["backup", *server.locator, str(target)])
     assert done.exit_code == 1 and not target.exists(), done.output
     return done.output
 
@@ -267,7 +267,7 @@ def test_a_damaged_place_is_named_and_the_rest_is_served(tmp_path: Path) -> None
         assert CLIENT.get(f"{server.url}metrics").status_code == 200
         server.stop()
         for command in ("verify", "rebuild"):
-            done = CliRunner().invoke(main, [command, *server.place])
+            done = CliRunner().invoke(main, [command, *server.locator])
             assert done.exit_code == 1 and "feed.db, table" in done.output
         assert "feed.db, table" in backed_up(server, tmp_path / "backup.db")
         assert "Traceback" not in server.errors()

@@ -271,8 +271,8 @@ def test_a_deep_data_folder_is_served_and_operated(tmp_path: Path) -> None:
     """The socket of operators is reached although its path is too long for the kernel."""
     deep = tmp_path / DEEP / DEEP
     with Server(data=deep) as server:
-        operated = CliRunner().invoke(main, ["feed", "show", *server.place])
-        backup = CliRunner().invoke(main, ["backup", *server.place, str(tmp_path / "copy.db")])
+        operated = CliRunner().invoke(main, ["feed", "show", *server.locator])
+        backup = CliRunner().invoke(main, ["backup", *server.locator, str(tmp_path / "copy.db")])
         assert httpx.get(f"{server.url}health").status_code == 200
         assert server.stop() == 0
 

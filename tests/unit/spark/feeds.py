@@ -18,7 +18,7 @@ from tidings.client.poster import Poster
 from tidings.core.archive import segments
 from tidings.core.followers.follower import STATE
 from tidings.spark.reader import TidingsSource
-from tidings.sync.feed import Place, on_twin
+from tidings.sync.feed import DynamoDBFeed, on_twin
 from tidings.twin import Twin
 
 FEEDS = [f"f{number:02}" for number in range(80)]
@@ -75,7 +75,7 @@ def compacted(twin: Twin, feed: str, folder: Path, *, keeping: set[tuple[int, in
     return f"file://{folder}"
 
 
-def set_object_url(place: Place, template: str) -> None:
+def set_object_url(place: DynamoDBFeed, template: str) -> None:
     """Set the URL as `tidings feed set --object-url` does, before the feed's settings are read."""
     profiles = DynamoDBProfiles(place.client(), place.settings.control_table)
     profile = profiles.profile(place.feed)

@@ -13,7 +13,7 @@ from tidings.spark import options
 from tidings.spark.backends import Ends
 from tidings.spark.options import Lagging, Rows, WrongOption
 from tidings.spark.reader import Reader
-from tidings.sync import feed as feeds
+from tidings.sync import feed as sync_feed
 
 END = Place(9, PAGE_END, 5)
 
@@ -36,7 +36,7 @@ class Following:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Time passes at once."""
     found: list[int] = []
-    monkeypatch.setattr(feeds, "sleep_ms", found.append)
+    monkeypatch.setattr(sync_feed, "sleep_ms", found.append)
     return found
 
 
@@ -69,7 +69,7 @@ def test_a_state_that_stands_still_is_an_error(waits: list[int]) -> None:
     with pytest.raises(Lagging, match=r"at page 7 and the log at page 9;.*300 s.*atLeast=oldest"):
         planned(Following(moving))
 
-    assert sum(waits) > 2 * feeds.STALL_MS
+    assert sum(waits) > 2 * sync_feed.STALL_MS
 
 
 @pytest.mark.parametrize(

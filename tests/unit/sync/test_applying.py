@@ -23,7 +23,7 @@ from tidings.core.model.pages import Page
 from tidings.core.sync import corrections
 from tidings.core.sync.corrections import NOWHERE
 from tidings.sync import command as sync_command
-from tidings.sync import feed as feeds
+from tidings.sync import feed as sync_feed
 from tidings.sync.cli import Outcome, Phases
 from tidings.sync.feed import Applied, NotFollowing
 
@@ -76,7 +76,7 @@ def test_a_part_goes_on_where_a_run_ended(tmp_path: Path, monkeypatch: pytest.Mo
     plan = planned(tmp_path, ("2-update", ["u"]), ("1-insert", names), ("1-insert", ["last"]))
 
     done = Applied()
-    feeds.apply_plan(corrector(scene), FEED, plan, through(scene), done, told.append)
+    sync_feed.apply_plan(corrector(scene), FEED, plan, through(scene), done, told.append)
 
     assert done == Applied(applied=7)
     assert said(scene) == [*(f"insert {name}" for name in names), "insert last", "update u"]
@@ -88,7 +88,7 @@ def test_an_answer_that_was_lost_is_found_out(tmp_path: Path) -> None:
     scene = scene_of(Slow(lost=[1]))
     plan = planned(tmp_path, ("1-insert", ["a", "b"]))
     done = Applied()
-    feeds.apply_plan(corrector(scene), FEED, plan, through(scene), done, lambda count: None)
+    sync_feed.apply_plan(corrector(scene), FEED, plan, through(scene), done, lambda count: None)
     assert done == Applied(done=2)
     assert said(scene) == ["insert a", "insert b"]
 
@@ -104,8 +104,8 @@ def test_a_log_that_is_away_ends_the_run(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(scene.log, "take", away)
     plan, done = planned(tmp_path, ("1-insert", ["a"])), Applied()
     with pytest.raises(Unavailable):
-        feeds.apply_plan(corrector(scene), FEED, plan, through(scene), done, lambda count: None)
-    assert len(asked) == feeds.ATTEMPTS_MAX
+        sync_feed.apply_plan(corrector(scene), FEED, plan, through(scene), done, lambda count: None)
+    assert len(asked) == sync_feed.ATTEMPTS_MAX
 
 
 @dataclass
@@ -126,13 +126,13 @@ class Here:
 
 
 def waited(here: Here, stall_ms: int) -> int:
-    return feeds.wait_for_state(here.feed, here.end(), here.checkpoint, stall_ms=stall_ms)
+    return sync_feed.wait_for_state(here.feed, here.end(), here.checkpoint, stall_ms=stall_ms)
 
 
 def test_a_state_that_moves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits however long it takes; it stops waiting when the state does not advance."""
     scene, slept = Scene(), list[int]()
-    monkeypatch.setattr(feeds, "sleep_ms", slept.append)
+    monkeypatch.setattr(sync_feed, "sleep_ms", slept.append)
     for number in range(20):
         scene.post(op(f"x{number}"))
     assert waited(Here(scene), stall_ms=2_000) == 20
@@ -143,11 +143,11 @@ def test_a_state_that_stands_still_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     """It stops after the limit, with the position; a number of a crashed writer is not waited
     for."""
     scene, slept = Scene(), list[int]()
-    monkeypatch.setattr(feeds, "sleep_ms", slept.append)
+    monkeypatch.setattr(sync_feed, "sleep_ms", slept.append)
     scene.post(op("a"))
     with pytest.raises(NotFollowing, match=r"is at page 0 and the log at page 1; .* for 3 s"):
         waited(Here(scene, moves=False), stall_ms=3_000)
-    assert 3_000 <= sum(slept) < 3_000 + feeds.POLL_MS_MAX
+    assert 3_000 <= sum(slept) < 3_000 + sync_feed.POLL_MS_MAX
     scene.log.take(FEED, 1)
     assert waited(Here(scene, moves=False, reached=1), stall_ms=0) == 1
 

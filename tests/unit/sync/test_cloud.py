@@ -16,7 +16,7 @@ from tests.unit.sync import exported
 from tests.unit.sync.feeds import at
 from tests.unit.sync.lines import line, written
 from tidings.core.sync.corrections import Correction, read
-from tidings.sync import feed as feeds
+from tidings.sync import feed as sync_feed
 from tidings.sync import stage as emr
 from tidings.sync.state import Exported
 from tidings.twin import Twin
@@ -164,7 +164,7 @@ def test_an_export_gives_what_a_scan_gives(job: Cloud, spark: SparkSession) -> N
     export = exported.written(job.folder, [everything[:99], [], everything[99:]])
 
     rows = Exported(job.feed, export).table(spark)
-    expected = feeds.on_twin(job.feed, job.twin.dynamodb_url).source().table(spark)
+    expected = sync_feed.on_twin(job.feed, job.twin.dynamodb_url).source().table(spark)
     assert rows.schema == expected.schema
     assert sorted(rows.collect()) == sorted(expected.collect())
     through = str(scanned.summary["through"])

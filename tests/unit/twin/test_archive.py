@@ -13,7 +13,7 @@ from tidings.twin.options import Options
 
 def archive_address(options: Options) -> str | None:
     """Return the archive's address in the environment of the functions, which is equal for all."""
-    places = environment.Places("http://127.0.0.1:1", "http://127.0.0.1:2", "")
+    places = environment.Endpoints("http://127.0.0.1:1", "http://127.0.0.1:2", "")
     found = {
         environment.program(function, options, places).environment.get("TIDINGS_ARCHIVE")
         for function in FUNCTIONS

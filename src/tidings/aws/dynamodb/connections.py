@@ -202,7 +202,7 @@ def decode_subscription(item: Item) -> Subscription:
 ROSTER_KEY: Item = {"kind": text("roster"), "name": text("-")}
 
 
-def roster_place(last: Item) -> str:
+def scan_end(last: Item) -> str:
     """Return the place after the item with the key *last*.
 
     Return "" if *last* is empty, because the scan has then reached its end.
@@ -210,18 +210,18 @@ def roster_place(last: Item) -> str:
     return json.dumps([last["kind"]["S"], last["name"]["S"]]) if last else ""
 
 
-def scan_start(place_: str) -> dict[str, Any]:
-    """Return the arguments with which a scan continues at *place_*, a result of `roster_place`."""
-    if not place_:
+def scan_start(resume_at: str) -> dict[str, Any]:
+    """Return the arguments with which a scan continues at *resume_at*, a result of `scan_end`."""
+    if not resume_at:
         return {}
-    kind, name = json.loads(place_)
+    kind, name = json.loads(resume_at)
     return {"ExclusiveStartKey": {"kind": text(kind), "name": text(name)}}
 
 
 def encode_round(round_: Round) -> Item:
     return {
         **ROSTER_KEY,
-        **without_empty({"at": round_.place}),
+        **without_empty({"at": round_.resume_at}),
         "counted": _numbers(round_.counted),
         "told": _numbers(round_.previous),
     }
@@ -353,7 +353,7 @@ class DynamoDBConnections(TableStore):
         for wanted in {connection.filter, change.filter if change else connection.filter}:
             self._subscriptions.remove(lane, Subscription(connection.id, wanted, since=0))
 
-    def page(self, place: str, limit: int) -> ConnectionPage:
+    def page(self, resume_at: str, limit: int) -> ConnectionPage:
         with translate_errors():
             answer = self._table.client.scan(
                 TableName=self._table.name,
@@ -361,10 +361,10 @@ class DynamoDBConnections(TableStore):
                 ExpressionAttributeNames={"#kind": "kind"},
                 ExpressionAttributeValues={":prefix": text(_PREFIX)},
                 Limit=limit,
-                **scan_start(place),
+                **scan_start(resume_at),
             )
         page = [decode_connection(item) for item in answer["Items"]]
-        return ConnectionPage(page, roster_place(answer.get("LastEvaluatedKey", {})))
+        return ConnectionPage(page, scan_end(answer.get("LastEvaluatedKey", {})))
 
     def round(self) -> Round:
         """Return the round, read with eventual consistency.

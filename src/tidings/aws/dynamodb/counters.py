@@ -33,9 +33,9 @@ def item_key(feed: str, name: str) -> Item:
     return {"kind": text(item_kind(feed)), "name": text(name)}
 
 
-def presence(feed: str, place: str) -> Item:
-    """Return the key of the item with the number of clients at *place*."""
-    return item_key(feed, _AT + place)
+def presence(feed: str, reporter: str) -> Item:
+    """Return the key of the item with the number of clients at *reporter*."""
+    return item_key(feed, _AT + reporter)
 
 
 def decode(items: Iterable[Item], *, now_ms: int) -> Totals:
@@ -71,8 +71,8 @@ class DynamoDBCounters:
     def serve(self, feed: str, *, connections: int, sent: int) -> None:
         self._add(item_key(feed, SERVED), {"connections": connections, "sent": sent})
 
-    def attend(self, feed: str, place: str, clients: int, *, until_ms: int) -> None:
-        key = presence(feed, place)
+    def attend(self, feed: str, reporter: str, clients: int, *, until_ms: int) -> None:
+        key = presence(feed, reporter)
         if not clients:
             self._table.delete(key)
             return

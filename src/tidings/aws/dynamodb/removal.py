@@ -35,7 +35,7 @@ from tidings.aws.dynamodb.attributes import Item, text, text_of
 from tidings.aws.dynamodb.connections import (
     connection_id_of,
     inbox_kind,
-    roster_place,
+    scan_end,
     scan_start,
     subscription_kind,
 )
@@ -130,10 +130,10 @@ class DynamoDBFeedData:
         names = log, state, control, connections, outbox
         self._batches = {name: Batches(client, name, sleep) for name in names if name}
 
-    def remove(self, key: str, place: str, until_ms: int) -> Removed:
-        """See `FeedData`. *place* is the number of a step, and the place of its scan, if any."""
+    def remove(self, key: str, resume_at: str, until_ms: int) -> Removed:
+        """See `FeedData`. *resume_at* has the number of a step, and the end of its scan, if any."""
         steps = list(self._steps(key))
-        number, _, scanned = place.partition(" ")
+        number, _, scanned = resume_at.partition(" ")
         at, counts = int(number or 0), Counter[str]()
         while at < len(steps):
             more = self._run(key, steps[at], scanned, counts)
@@ -179,15 +179,15 @@ class DynamoDBFeedData:
             {**_KINDS, **_NAMED_KINDS, "relay": "settings", "due": "followers"},
         )
 
-    def _run(self, key: str, step: _Query | _Scan, place: str, counts: Counter[str]) -> str | None:
-        """Remove the items of one request; return the place to continue at, None at the end."""
+    def _run(self, key: str, step: _Query | _Scan, start: str, counts: Counter[str]) -> str | None:
+        """Remove the items of one request; return where to continue, None at the end."""
         if isinstance(step, _Query):
             until_ms = self._outbox_until(public_name(key)) if step.is_outbox else 0
             return self._run_query(step, until_ms, counts)
-        answer = self._scan(step, place)
+        answer = self._scan(step, start)
         self._remove_found(key, step, answer["Items"], counts)
         last = answer.get("LastEvaluatedKey")
-        return roster_place(last) if last else None
+        return scan_end(last) if last else None
 
     def _run_query(self, step: _Query, until_ms: int, counts: Counter[str]) -> str | None:
         table, (partition, sort) = Table(self._client, step.table), step.names
@@ -207,12 +207,12 @@ class DynamoDBFeedData:
         # The items are gone, so the next query begins with those that are left.
         return "" if "LastEvaluatedKey" in answer else None
 
-    def _scan(self, step: _Scan, place: str) -> Any:
+    def _scan(self, step: _Scan, resume_at: str) -> Any:
         params = expressions(
             step.values, FilterExpression=step.condition, ProjectionExpression="#kind, #name"
         )
         with translate_errors():
-            return self._client.scan(TableName=step.table, **params, **scan_start(place))
+            return self._client.scan(TableName=step.table, **params, **scan_start(resume_at))
 
     def _remove_found(
         self, key: str, step: _Scan, items: Sequence[Item], counts: Counter[str]

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import Place, json_option, place_options
+from tidings.client.cli.options import Access, access_options, json_option
 from tidings.client.cli.render import answer, show_list
 
 _COLUMNS = ("transport", "since", "principal", "page", "lag_pages", "filter", "user_agent")
@@ -17,8 +17,8 @@ _COLUMNS = ("transport", "since", "principal", "page", "lag_pages", "filter", "u
 
 @click.command(epilog=EXIT_CODES)
 @json_option
-@place_options
-def clients(as_json: bool, place: Place) -> None:
+@access_options
+def clients(as_json: bool, feed: Access) -> None:
     """Show the clients that are connected to a feed: since when, with which key and lag.
 
     At most 200 clients are listed; the first line has the number of all. The page of a client is
@@ -29,7 +29,7 @@ def clients(as_json: bool, place: Place) -> None:
       tidings clients
       tidings clients --feed videos --json | jq .total
     """
-    found = place.ask("GET", "clients")
+    found = feed.ask("GET", "clients")
     if as_json:
         answer(found, "", as_json=True)
         return

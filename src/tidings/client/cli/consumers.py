@@ -16,11 +16,11 @@ import click
 
 from tidings.client.cli.main import EXIT_CODES, discard_output
 from tidings.client.cli.options import (
-    Place,
+    Access,
+    access_options,
     erasures_option,
     filter_options,
     json_option,
-    place_options,
     user_name,
 )
 from tidings.client.cli.render import (
@@ -101,8 +101,8 @@ def _me() -> str:
 
 @consumers.command("list", epilog=EXIT_CODES)
 @json_option
-@place_options
-def list_(as_json: bool, place: Place) -> None:
+@access_options
+def list_(as_json: bool, feed: Access) -> None:
     """Show all consumers, each with its lag and its worker.
 
     \b
@@ -110,22 +110,22 @@ def list_(as_json: bool, place: Place) -> None:
       tidings consumers list
       tidings consumers list --json | jq '.[] | select(.lag_ms > 60000)'
     """
-    answers = place.ask("GET", "consumers")["consumers"]
+    answers = feed.ask("GET", "consumers")["consumers"]
     show_list(answers, _COLUMNS, as_json=as_json, empty="no named consumers")
 
 
 @consumers.command("show", epilog=EXIT_CODES)
 @click.argument("name")
 @json_option
-@place_options
-def show_(name: str, as_json: bool, place: Place) -> None:
+@access_options
+def show_(name: str, as_json: bool, feed: Access) -> None:
     """Show one consumer, its failed message, and its parked messages.
 
     \b
     Example:
       tidings consumers show search
     """
-    with place.asking() as api:
+    with feed.asking() as api:
         consumer = api.show(name) | {"messages": api.parked(name), "notes": api.notes(name)}
     if as_json:
         click.echo(compact(consumer))
@@ -155,7 +155,7 @@ def show_(name: str, as_json: bool, place: Place) -> None:
 @erasures_option
 @update_option
 @json_option
-@place_options
+@access_options
 def create(
     name: str,
     start: str,
@@ -163,7 +163,7 @@ def create(
     erasures: bool,
     update: bool,
     as_json: bool,
-    place: Place,
+    feed: Access,
 ) -> None:
     """Register a consumer.
 
@@ -178,7 +178,7 @@ def create(
       tidings consumers create audit --from copy
     """
     given = {**wanted, **_if_set(erasures)}
-    with place.asking() as api:
+    with feed.asking() as api:
         old = _existing(lambda: api.show(name)) if update else None
         kept = {} if old is None else {field: old.get(field) for field in _FILTERS}
         body = {"from": start, **_without_empty(kept | given)}
@@ -217,15 +217,15 @@ def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
 @click.argument("name")
 @why_options
 @json_option
-@place_options
-def delete(name: str, reason: dict[str, str], as_json: bool, place: Place) -> None:
+@access_options
+def delete(name: str, reason: dict[str, str], as_json: bool, feed: Access) -> None:
     """Delete a consumer and its parked messages, and stop keeping the log for this consumer.
 
     \b
     Example:
       tidings consumers delete search --why "replaced by search-2"
     """
-    with place.asking() as api:
+    with feed.asking() as api:
         deleted = api.delete(name, reason)
     answer(deleted, f"{name} is deleted", as_json=as_json)
 
@@ -265,11 +265,11 @@ def _add(
     @click.argument("name")
     @why_options
     @json_option
-    @place_options
+    @access_options
     def command(
-        name: str, reason: dict[str, str], as_json: bool, place: Place, **body: str
+        name: str, reason: dict[str, str], as_json: bool, feed: Access, **body: str
     ) -> None:
-        with place.asking() as api:
+        with feed.asking() as api:
             document = api.act(name, action, reason | body)
         answer(document, done(name, document), as_json=as_json)
 
@@ -341,9 +341,9 @@ _add("resume", "Resume a paused consumer.", _state, example='--why "the index is
 @click.option("--ws-url", help="Address of the WebSocket.  [default: /ws of --url]")
 @click.option("--sse", is_flag=True, help="Use Server-Sent Events instead of a WebSocket.")
 @json_option
-@place_options
+@access_options
 def consume(
-    name: str, command: tuple[str, ...], sse: bool, as_json: bool, place: Place, **options: Any
+    name: str, command: tuple[str, ...], sse: bool, as_json: bool, feed: Access, **options: Any
 ) -> None:
     """Run a worker of the consumer NAME until Ctrl-C: print its messages, or pass them to COMMAND.
 
@@ -360,10 +360,10 @@ def consume(
     from tidings.client.worker import Worker
 
     worker = Worker(
-        place.url,
+        feed.url,
         name,
-        feed=place.feed,
-        **place.access,
+        feed=feed.feed,
+        **feed.access,
         transport="sse" if sse else "ws",
         on_lost=retrying,
         **options,
@@ -445,7 +445,7 @@ def hooks() -> None:
 @erasures_option
 @update_option
 @json_option
-@place_options
+@access_options
 def create_hook(
     target: str,
     name: str,
@@ -454,7 +454,7 @@ def create_hook(
     erasures: bool,
     update: bool,
     as_json: bool,
-    place: Place,
+    feed: Access,
     **options: Any,
 ) -> None:
     """Send the events of a feed to URL, and print the signing secret, which is shown only once.
@@ -475,7 +475,7 @@ def create_hook(
 
     named = name or _name_of(target)
     given = {"url": target, **options, **wanted, **_if_set(erasures)}
-    with place.asking() as api:
+    with feed.asking() as api:
         old = _existing(lambda: api.ask("GET", _path(named))) if update else None
         fields = (*_FILTERS, *_HOOK_FIELDS)
         kept = {} if old is None else {field: old.get(field) for field in fields}
@@ -494,8 +494,8 @@ def create_hook(
 
 @hooks.command("list", epilog=EXIT_CODES)
 @json_option
-@place_options
-def list_hooks(as_json: bool, place: Place) -> None:
+@access_options
+def list_hooks(as_json: bool, feed: Access) -> None:
     """Show all webhooks, each with its lag and its last error.
 
     \b
@@ -503,29 +503,29 @@ def list_hooks(as_json: bool, place: Place) -> None:
       tidings hooks list
       tidings hooks list --json | jq -r '.[].url'
     """
-    answers = place.ask("GET", "hooks")["hooks"]
+    answers = feed.ask("GET", "hooks")["hooks"]
     show_list(answers, _HOOKS, as_json=as_json, empty="no webhooks", row=_hook_row)
 
 
 @hooks.command("show", epilog=EXIT_CODES)
 @click.argument("name")
 @json_option
-@place_options
-def show_hook(name: str, as_json: bool, place: Place) -> None:
+@access_options
+def show_hook(name: str, as_json: bool, feed: Access) -> None:
     """Show one webhook, as JSON, with or without --json.
 
     \b
     Example:
       tidings hooks show films | jq .failure
     """
-    click.echo(compact(place.ask("GET", _path(name))))
+    click.echo(compact(feed.ask("GET", _path(name))))
 
 
 @hooks.command(epilog=EXIT_CODES)
 @click.argument("name")
 @json_option
-@place_options
-def attempts(name: str, as_json: bool, place: Place) -> None:
+@access_options
+def attempts(name: str, as_json: bool, feed: Access) -> None:
     """Show the last 20 attempts to send to a webhook since the server's start, the latest first.
 
     \b
@@ -533,7 +533,7 @@ def attempts(name: str, as_json: bool, place: Place) -> None:
       tidings hooks attempts films
       tidings hooks attempts films --json | jq '.attempts[].status'
     """
-    made = place.ask("GET", f"{_path(name)}/attempts")
+    made = feed.ask("GET", f"{_path(name)}/attempts")
     if as_json:
         answer(made, "", as_json=True)
         return
@@ -549,15 +549,15 @@ def _attempt_row(attempt: Mapping[str, Any]) -> dict[str, Any]:
 @hooks.command(epilog=EXIT_CODES)
 @click.argument("name")
 @json_option
-@place_options
-def rotate(name: str, as_json: bool, place: Place) -> None:
+@access_options
+def rotate(name: str, as_json: bool, feed: Access) -> None:
     """Create a new secret and print it; for a day, messages are signed with both secrets.
 
     \b
     Example:
       tidings hooks rotate films
     """
-    made = place.ask("POST", f"{_path(name)}/rotate", body={})
+    made = feed.ask("POST", f"{_path(name)}/rotate", body={})
     answer(made, f"secret {made['secret']}", as_json=as_json)
 
 
@@ -565,15 +565,15 @@ def rotate(name: str, as_json: bool, place: Place) -> None:
 @click.argument("name")
 @why_options
 @json_option
-@place_options
-def delete_hook(name: str, reason: dict[str, str], as_json: bool, place: Place) -> None:
+@access_options
+def delete_hook(name: str, reason: dict[str, str], as_json: bool, feed: Access) -> None:
     """Delete a webhook, its position and its parked messages.
 
     \b
     Example:
       tidings hooks delete films --why "the service has ended"
     """
-    deleted = place.ask("DELETE", _path(name), query=reason)
+    deleted = feed.ask("DELETE", _path(name), query=reason)
     answer(deleted, f"{name} is deleted", as_json=as_json)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import Place, json_option, place_options
+from tidings.client.cli.options import Access, access_options, json_option
 from tidings.client.cli.render import cell, compact, failures, printable, retrying, show, table
 from tidings.client.retries import repeat
 
@@ -40,9 +40,9 @@ _LOCATIONS = ("location", "status", "until", "note")
 )
 @click.option("--before", metavar="CURSOR", help="Only erase operations before this event id.")
 @json_option
-@place_options
+@access_options
 def erase(
-    type: str, id: str, reason: str, parents: bool, before: str | None, as_json: bool, place: Place
+    type: str, id: str, reason: str, parents: bool, before: str | None, as_json: bool, feed: Access
 ) -> None:
     """Erase the object ID of TYPE: remove its data from the log, the state and the archive.
 
@@ -60,11 +60,11 @@ def erase(
 
     wanted: dict[str, Any] = {"parents": parents, "before": before or ""}
     wanted["key"] = secrets.token_hex(16)  # so that a repeated request is one erasure
-    with failures(), Erasures(place.url, place.feed, **place.access) as api:
+    with failures(), Erasures(feed.url, feed.feed, **feed.access) as api:
         report = repeat(
             lambda: api.erase(type, id, reason, **wanted),
             attempts_max=ATTEMPTS,
-            within_s=place.timeout_s,
+            within_s=feed.timeout_s,
             on_lost=retrying,
             wait=time.sleep,
         )
@@ -85,8 +85,8 @@ def erasures() -> None:
 
 @erasures.command("list", epilog=EXIT_CODES)
 @json_option
-@place_options
-def list_(as_json: bool, place: Place) -> None:
+@access_options
+def list_(as_json: bool, feed: Access) -> None:
     """Show all erasures, the oldest first.
 
     \b
@@ -95,7 +95,7 @@ def list_(as_json: bool, place: Place) -> None:
     """
     from tidings.client.feed_api import Erasures
 
-    with failures(), Erasures(place.url, place.feed, **place.access) as api:
+    with failures(), Erasures(feed.url, feed.feed, **feed.access) as api:
         reports = api.all()
     if as_json:
         click.echo(compact(reports))
@@ -114,8 +114,8 @@ def list_(as_json: bool, place: Place) -> None:
 @erasures.command("show", epilog=EXIT_CODES)
 @click.argument("id")
 @json_option
-@place_options
-def show_(id: str, as_json: bool, place: Place) -> None:
+@access_options
+def show_(id: str, as_json: bool, feed: Access) -> None:
     """Show the report of the erasure ID: for each location, whether the data are erased.
 
     `done` means erased, `pending` not yet, `outside` that Tidings cannot erase the data there.
@@ -126,7 +126,7 @@ def show_(id: str, as_json: bool, place: Place) -> None:
     """
     from tidings.client.feed_api import Erasures
 
-    with failures(), Erasures(place.url, place.feed, **place.access) as api:
+    with failures(), Erasures(feed.url, feed.feed, **feed.access) as api:
         report = api.show(id)
     _print(report, as_json=as_json)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import Place, json_option, place_of_argument
+from tidings.client.cli.options import Access, access_of_argument, json_option
 from tidings.client.cli.render import cell, compact, failures, printable, retrying
 from tidings.client.cli.settings import settings_options, settings_rows
 from tidings.client.errors import Refused
@@ -59,8 +59,8 @@ def feeds() -> None:
     "--update", is_flag=True, help="If the feed exists, change these settings and keep the others."
 )
 @json_option
-@place_of_argument
-def create(name: str, settings: dict[str, Any], update: bool, as_json: bool, place: Place) -> None:
+@access_of_argument
+def create(name: str, settings: dict[str, Any], update: bool, as_json: bool, feed: Access) -> None:
     """Create the feed NAME. The server uses it at once, other processes within five seconds.
 
     If the feed exists, the command changes nothing and ends with 1, unless --update is given.
@@ -73,10 +73,10 @@ def create(name: str, settings: dict[str, Any], update: bool, as_json: bool, pla
       tidings feeds create vms --resource vm:nic,alias --max-age 3600
       tidings feeds create orders --update        for scripts that run repeatedly
     """
-    with failures(), _open(place) as api:
+    with failures(), _open(feed) as api:
         try:
             create = partial(api.create, name, settings, update=update)
-            record = _repeated(create, place.timeout_s, is_safe=update)
+            record = _repeated(create, feed.timeout_s, is_safe=update)
         except Refused as error:
             if error.code != _EXISTS:
                 raise
@@ -88,8 +88,8 @@ def create(name: str, settings: dict[str, Any], update: bool, as_json: bool, pla
 @feeds.command("list", epilog=EXIT_CODES)
 @click.option("--deleted", is_flag=True, help="Include feeds that were deleted and removed.")
 @json_option
-@place_of_argument
-def list_(deleted: bool, as_json: bool, place: Place) -> None:
+@access_of_argument
+def list_(deleted: bool, as_json: bool, feed: Access) -> None:
     """List the feeds that the credential permits, by name.
 
     \b
@@ -97,7 +97,7 @@ def list_(deleted: bool, as_json: bool, place: Place) -> None:
       tidings feeds list
       tidings feeds list --json | jq -r '.[].feed'
     """
-    with failures(), _open(place) as api:
+    with failures(), _open(feed) as api:
         records = [*api.list(deleted=deleted)]
     if as_json:
         click.echo(compact(records))
@@ -117,8 +117,8 @@ def list_(deleted: bool, as_json: bool, place: Place) -> None:
 @feeds.command("show", epilog=EXIT_CODES)
 @_name
 @json_option
-@place_of_argument
-def show_(name: str, as_json: bool, place: Place) -> None:
+@access_of_argument
+def show_(name: str, as_json: bool, feed: Access) -> None:
     """Show the settings of the feed NAME and, after a deletion, the removed items.
 
     \b
@@ -126,7 +126,7 @@ def show_(name: str, as_json: bool, place: Place) -> None:
       tidings feeds show orders
       tidings feeds show orders --json | jq -r .state
     """
-    with failures(), _open(place) as api:
+    with failures(), _open(feed) as api:
         record = api.show(name)
     _print(record, as_json=as_json)
 
@@ -142,9 +142,9 @@ def show_(name: str, as_json: bool, place: Place) -> None:
 @click.option("--tables", is_flag=True, help="Also remove its Iceberg tables.")
 @click.option("--wait", is_flag=True, help="Wait until everything is removed.")
 @json_option
-@place_of_argument
+@access_of_argument
 def delete(
-    name: str, yes: bool, force: bool, tables: bool, wait: bool, as_json: bool, place: Place
+    name: str, yes: bool, force: bool, tables: bool, wait: bool, as_json: bool, feed: Access
 ) -> None:
     """Delete the feed NAME with everything that it stores. It cannot be undone.
 
@@ -159,16 +159,16 @@ def delete(
     """
     if not yes:
         _confirm(name)
-    with failures(), _open(place) as api:
+    with failures(), _open(feed) as api:
         try:
             delete = partial(api.delete, name, force=force, tables=tables)
-            record = _repeated(delete, place.timeout_s)
+            record = _repeated(delete, feed.timeout_s)
         except Refused as error:
             if error.code != _IN_USE:
                 raise
             raise click.ClickException(f"{printable(error.message)} (--force)") from None
         if wait:
-            record = _await_removal(api, record, place.timeout_s)
+            record = _await_removal(api, record, feed.timeout_s)
     _print(record, as_json=as_json)
 
 
@@ -179,10 +179,10 @@ def _confirm(name: str) -> None:
         raise click.ClickException("that is not the name of the feed; nothing was deleted")
 
 
-def _open(place: Place) -> Feeds:
+def _open(feed: Access) -> Feeds:
     from tidings.client.feeds import Feeds
 
-    return Feeds(place.url, **place.access)
+    return Feeds(feed.url, **feed.access)
 
 
 def _repeated(

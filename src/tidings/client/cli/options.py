@@ -208,8 +208,8 @@ def locate(context: str | None, given: Mapping[str, str | None]) -> Location:
     url = environment.get(URL_VARIABLE, "")
     if named:
         ((option, value),) = named.items()
-        place: dict[str, Any] = {option.removeprefix("--").replace("-", "_").lower(): value}
-        found = Location(option, **place)
+        member: dict[str, Any] = {option.removeprefix("--").replace("-", "_").lower(): value}
+        found = Location(option, **member)
     elif url and not context:
         found = Location(URL_VARIABLE, url=url)
     else:
@@ -326,7 +326,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Access:
     """A feed, its URL and its password.
 
     *timeout_s* is the maximum time of a request with its repetitions, None for the defaults.
@@ -356,9 +356,9 @@ class Place:
             yield api
 
 
-def place_options(command: Command) -> Command:
-    """Add the options of `address_options`, --feed and a password; the command gets *place*."""
-    return address_options(context_feed_option(password_options(_with_place(command))))
+def access_options(command: Command) -> Command:
+    """Add the options of `address_options`, --feed and a password; the command gets *feed*."""
+    return address_options(context_feed_option(password_options(_with_access(command))))
 
 
 def status_options(command: Command) -> Command:
@@ -366,19 +366,19 @@ def status_options(command: Command) -> Command:
     return address_options(context_feed_option(command))
 
 
-def place_of_argument(command: Command) -> Command:
-    """Do the same as `place_options` without --feed, which may be an argument of the command."""
-    return address_options(password_options(_with_place(command)))
+def access_of_argument(command: Command) -> Command:
+    """Do the same as `access_options` without --feed, which may be an argument of the command."""
+    return address_options(password_options(_with_access(command)))
 
 
-def _with_place(command: Command) -> Command:
+def _with_access(command: Command) -> Command:
     @functools.wraps(command)
-    def with_place(
+    def with_access(
         url: str, password: str, timeout_s: float | None, feed: str = DEFAULT_FEED, **others: Any
     ) -> None:
-        command(place=Place(url, feed, password, timeout_s), **others)
+        command(feed=Access(url, feed, password, timeout_s), **others)
 
-    return with_place
+    return with_access
 
 
 @dataclass(frozen=True, slots=True)

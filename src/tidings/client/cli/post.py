@@ -12,7 +12,7 @@ import click
 
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES, discard_output
-from tidings.client.cli.options import Place, place_options
+from tidings.client.cli.options import Access, access_options
 from tidings.client.errors import Refused, WrongUrl
 from tidings.core.model.operations import decode
 
@@ -23,7 +23,7 @@ _EVENTS = ("insert", "update", "delete")
 
 
 @click.command(epilog=EXIT_CODES)
-@place_options
+@access_options
 @click.option(
     "--parent", "parents", multiple=True, metavar="P", help="Parent of the object; repeatable."
 )
@@ -38,7 +38,7 @@ _EVENTS = ("insert", "update", "delete")
 @click.option("--json", "as_json", is_flag=True, help="Print the event ids as JSON.")
 @click.argument("operation", nargs=-1, metavar="[EVENT TYPE ID | -]")
 def post(
-    place: Place,
+    feed: Access,
     parents: tuple[str, ...],
     timestamp: str | None,
     data: str | None,
@@ -68,7 +68,7 @@ def post(
     with render.failures(usage=WrongUrl):
         from tidings.client.poster import Poster
 
-        with Poster(place.url, place.feed, **place.access, on_retry=render.retrying) as poster:
+        with Poster(feed.url, feed.feed, **feed.access, on_retry=render.retrying) as poster:
             if single is not None:
                 _post_one(poster, single, as_json)
             elif source:

@@ -10,7 +10,7 @@ import click
 
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import Place, json_option, place_of_argument
+from tidings.client.cli.options import Access, access_of_argument, json_option
 from tidings.client.cli.render import answer, cell, compact, table
 from tidings.client.errors import Refused
 
@@ -53,8 +53,8 @@ def relays() -> None:
     "--watch", is_flag=True, help=f"Show the feeds every {EVERY_S:.0f} seconds, until Ctrl-C."
 )
 @click.option("--check", is_flag=True, help="Exit with 1 unless every feed is running.")
-@place_of_argument
-def list_(as_json: bool, watch: bool, check: bool, place: Place) -> None:
+@access_of_argument
+def list_(as_json: bool, watch: bool, check: bool, feed: Access) -> None:
     """Show every feed: its upstream, its role and its lag.
 
     \b
@@ -62,7 +62,7 @@ def list_(as_json: bool, watch: bool, check: bool, place: Place) -> None:
       tidings relays list
       tidings relays list --check --json
     """
-    with place.asking() as api:
+    with feed.asking() as api:
         if watch:
             with suppress(KeyboardInterrupt):  # Ctrl-C ends --watch
                 render.watch(lambda: _table(api.ask("GET", "/relays")["relays"]), EVERY_S)
@@ -79,15 +79,15 @@ def list_(as_json: bool, watch: bool, check: bool, place: Place) -> None:
 @relays.command(epilog=EXIT_CODES)
 @_feed
 @json_option
-@place_of_argument
-def show(as_json: bool, place: Place) -> None:
+@access_of_argument
+def show(as_json: bool, feed: Access) -> None:
     """Show the complete status of one feed.
 
     \b
     Example:
       tidings relays show main
     """
-    relay = place.ask("GET", "relay")
+    relay = feed.ask("GET", "relay")
     if as_json:
         click.echo(compact(relay))
     else:
@@ -97,15 +97,15 @@ def show(as_json: bool, place: Place) -> None:
 @relays.command(epilog=EXIT_CODES)
 @_feed
 @json_option
-@place_of_argument
-def members(as_json: bool, place: Place) -> None:
+@access_of_argument
+def members(as_json: bool, feed: Access) -> None:
     """Show the members of a feed's cluster, and which of them lead.
 
     \b
     Example:
       tidings relays members main
     """
-    each_one = place.ask("GET", "relay").get("members", [])
+    each_one = feed.ask("GET", "relay").get("members", [])
     if each_one is None:
         raise click.ClickException("the table of the leader election does not answer")
     if as_json:
@@ -120,9 +120,9 @@ def _add(action: str, text: str) -> None:
     @relays.command(action, help=shown, epilog=EXIT_CODES)
     @_feed
     @json_option
-    @place_of_argument
-    def command(as_json: bool, place: Place) -> None:
-        _act(place, action, {}, as_json=as_json)
+    @access_of_argument
+    def command(as_json: bool, feed: Access) -> None:
+        _act(feed, action, {}, as_json=as_json)
 
 
 _add("pause", "Stop reading until the feed is resumed; a leader keeps its lease.")
@@ -142,15 +142,15 @@ _add("start", "Start a feed at its saved place, after a shutdown or the repair o
 )
 @click.option("--why", required=True, metavar="TEXT", help="Reason, stored with the change.")
 @json_option
-@place_of_argument
-def reset(to: str, why: str, as_json: bool, place: Place) -> None:
+@access_of_argument
+def reset(to: str, why: str, as_json: bool, feed: Access) -> None:
     """Discard the local log and start again; readers are notified, as after any loss of pages.
 
     \b
     Example:
       tidings relays reset main --to everything --why "restored from a backup"
     """
-    _act(place, "reset", {"to": to, "why": why}, as_json=as_json)
+    _act(feed, "reset", {"to": to, "why": why}, as_json=as_json)
 
 
 @relays.command("yield", epilog=EXIT_CODES)
@@ -159,8 +159,8 @@ def reset(to: str, why: str, as_json: bool, place: Place) -> None:
     "--to", required=True, metavar="URL", help="The feed that continues: https://HOST/feeds/NAME."
 )
 @json_option
-@place_of_argument
-def yield_(to: str, as_json: bool, place: Place) -> None:
+@access_of_argument
+def yield_(to: str, as_json: bool, feed: Access) -> None:
     """Refuse producers from now on, and send them to the feed at --to, which copies this feed.
 
     Readers are served as before. `promote`, run on the copy, makes the copy the master.
@@ -169,8 +169,8 @@ def yield_(to: str, as_json: bool, place: Place) -> None:
     Example:
       tidings relays yield main --to https://NEW/feeds/main --url http://OLD
     """
-    relay = place.ask("POST", "relay/yield", body={"to": to})
-    line = f"{place.feed} ends with page {relay['head']:,}; producers are sent to {to}"
+    relay = feed.ask("POST", "relay/yield", body={"to": to})
+    line = f"{feed.feed} ends with page {relay['head']:,}; producers are sent to {to}"
     answer(relay, line, as_json=as_json)
 
 
@@ -191,8 +191,8 @@ def yield_(to: str, as_json: bool, place: Place) -> None:
     help="Maximum time to wait for the last pages of the feed that yielded.",
 )
 @json_option
-@place_of_argument
-def promote(why: str | None, wait_s: int, as_json: bool, place: Place) -> None:
+@access_of_argument
+def promote(why: str | None, wait_s: int, as_json: bool, feed: Access) -> None:
     """Accept producers from now on: this feed continues the log that it copied.
 
     The command is refused until the upstream has yielded and every page is copied. If the
@@ -205,7 +205,7 @@ def promote(why: str | None, wait_s: int, as_json: bool, place: Place) -> None:
       tidings relays promote main --url https://NEW --why "the old server is lost"
     """
     until_s = time.monotonic() + wait_s
-    with place.asking() as api:
+    with feed.asking() as api:
         while True:
             try:
                 relay = api.ask("POST", "relay/promote", body={"why": why} if why else {})
@@ -214,7 +214,7 @@ def promote(why: str | None, wait_s: int, as_json: bool, place: Place) -> None:
                 if refused.code != _INCOMPLETE or time.monotonic() >= until_s:
                     raise
                 time.sleep(AGAIN_S)
-    line = f"{place.feed} accepts posts after page {relay['head']:,}"
+    line = f"{feed.feed} accepts posts after page {relay['head']:,}"
     answer(relay, line, as_json=as_json)
 
 
@@ -222,8 +222,8 @@ def promote(why: str | None, wait_s: int, as_json: bool, place: Place) -> None:
 @_feed
 @click.argument("file", type=click.File("r"), default="-")
 @json_option
-@place_of_argument
-def password(file: IO[str], as_json: bool, place: Place) -> None:
+@access_of_argument
+def password(file: IO[str], as_json: bool, feed: Access) -> None:
     """Store the password for the upstream: the first line of FILE, or of stdin.
 
     An empty line removes the password. A password cannot be shown again.
@@ -234,13 +234,13 @@ def password(file: IO[str], as_json: bool, place: Place) -> None:
       pass show feed | tidings relays password main
     """
     line = file.readline().removesuffix("\n").removesuffix("\r")
-    stored = place.ask("PUT", "relay/password", body={"password": line})
-    answer(stored, f"{place.feed}: password {stored['password']}", as_json=as_json)
+    stored = feed.ask("PUT", "relay/password", body={"password": line})
+    answer(stored, f"{feed.feed}: password {stored['password']}", as_json=as_json)
 
 
-def _act(place: Place, action: str, fields: dict[str, str], *, as_json: bool) -> None:
-    relay = place.ask("POST", f"relay/{action}", body=fields)
-    line = f"{place.feed} is {relay['status']} at page {relay['page']:,}"
+def _act(feed: Access, action: str, fields: dict[str, str], *, as_json: bool) -> None:
+    relay = feed.ask("POST", f"relay/{action}", body=fields)
+    line = f"{feed.feed} is {relay['status']} at page {relay['page']:,}"
     answer(relay, line, as_json=as_json)
 
 

@@ -16,10 +16,10 @@ import click
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import (
-    Place,
+    Access,
+    access_options,
     filter_options,
     json_option,
-    place_options,
     switch_options,
 )
 from tidings.client.errors import Lost, WrongUrl
@@ -34,7 +34,7 @@ EMPTY = "-1"  # printed in place of an id if the log has no message
 
 
 @click.command(epilog=EXIT_CODES)
-@place_options
+@access_options
 @click.option("--ws-url", help="Address of the WebSocket.  [default: /ws of --url]")
 @click.option(
     "--from",
@@ -67,7 +67,7 @@ EMPTY = "-1"  # printed in place of an id if the log has no message
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N operations.")
 @click.argument("address", required=False, metavar="[URL]")
 def tail(
-    place: Place, wanted: dict[str, Any], as_json: bool, count: int | None, **options: Any
+    feed: Access, wanted: dict[str, Any], as_json: bool, count: int | None, **options: Any
 ) -> None:
     """Show the events of the feed at URL (or --url), one line per event, until Ctrl-C.
 
@@ -88,10 +88,10 @@ def tail(
 
     stopped = threading.Event()
     stop_on_signals(stopped.set, within_s=PRINT_S)
-    options |= {"feed": place.feed, **place.access, **wanted}
+    options |= {"feed": feed.feed, **feed.access, **wanted}
     with (
         render.failures(usage=WrongUrl),
-        Consumer(place.url, **options, on_lost=render.retrying) as consumer,
+        Consumer(feed.url, **options, on_lost=render.retrying) as consumer,
     ):
         while not (stopped.is_set() or consumer.ended or count == 0):
             delivery = consumer.within(LOOK_EVERY_S)
@@ -106,7 +106,7 @@ def tail(
 @click.option("-r", "--resource", help="Resource to listen for.")
 @click.option("-s", "--sub-resources", metavar="SUB,SUB", help="Sub-resources to listen for.")
 @json_option
-@place_options
+@access_options
 @click.option("--ws-url", help="Address of the WebSocket.  [default: /ws of --url]")
 @click.pass_context
 def snoop(
@@ -114,7 +114,7 @@ def snoop(
     /,
     resource: str | None,
     sub_resources: str | None,
-    place: Place,
+    feed: Access,
     ws_url: str | None,
     as_json: bool,
 ) -> None:
@@ -141,12 +141,12 @@ def snoop(
         render.failures(),
         suppress(KeyboardInterrupt),
         Listener(
-            place.url,
+            feed.url,
             instance=secrets.token_hex(16),
             service="tidings-snoop",
             resources={resource: [sub for sub in sub_resources.split(",") if sub]},
-            feed=place.feed,
-            password=place.password,
+            feed=feed.feed,
+            password=feed.password,
             ws_url=ws_url,
             fetch=lambda bootstrap: (),
         ) as listener,
@@ -155,7 +155,7 @@ def snoop(
         for signal in listener:
             if isinstance(signal, Ended):
                 lost = Lost(signal.reason)
-                if signal.refused or is_over(without_s, signal.delay_s, place.timeout_s):
+                if signal.refused or is_over(without_s, signal.delay_s, feed.timeout_s):
                     raise lost
                 render.retrying(lost, signal.delay_s)
                 continue
@@ -184,9 +184,9 @@ def _add(name: str, which: str) -> None:
 
     @log.command(name, help=shown, epilog=EXIT_CODES)
     @json_option
-    @place_options
-    def command(as_json: bool, place: Place) -> None:
-        found = place.ask("GET", "log")[name]
+    @access_options
+    def command(as_json: bool, feed: Access) -> None:
+        found = feed.ask("GET", "log")[name]
         render.answer({name: found}, found or EMPTY, as_json=as_json)
 
 
@@ -196,8 +196,8 @@ _add("current", "last")
 
 @log.command(epilog=EXIT_CODES)
 @json_option
-@place_options
-def end(as_json: bool, place: Place) -> None:
+@access_options
+def end(as_json: bool, feed: Access) -> None:
     """Print the cursor after the last message of the log.
 
     Run this command before you create a dump for `tidings sync`, and pass the cursor as --as-of.
@@ -206,15 +206,15 @@ def end(as_json: bool, place: Place) -> None:
     Example:
       began=$(tidings log end --stage dev); ./export > videos.json
     """
-    cursor = place.ask("GET", "log")["end"]
+    cursor = feed.ask("GET", "log")["end"]
     click.echo(json.dumps({"end": cursor}) if as_json else cursor)
 
 
 @log.command(epilog=EXIT_CODES)
 @click.argument("offset", metavar="X[..Y]")
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each message.")
-@place_options
-def show(offset: str, as_json: bool, place: Place) -> None:
+@access_options
+def show(offset: str, as_json: bool, feed: Access) -> None:
     """Print the message X, or all messages from X to Y.
 
     X and Y are ids of messages. Without Y (`X..`), the range extends to the end of the log.
@@ -226,7 +226,7 @@ def show(offset: str, as_json: bool, place: Place) -> None:
     """
     first, dots, last = offset.partition("..")
     each = None
-    with place.asking() as api:
+    with feed.asking() as api:
         for each in _entries(api, first, last if dots else first):
             click.echo(render.compact(each) if as_json else render.describe_entry(each))
     if each is None:

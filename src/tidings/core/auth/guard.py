@@ -200,11 +200,11 @@ class FailedAttemptLimiter:
 
     def add(self, feed: str) -> None:
         """Count a failed attempt."""
-        place = feed, self._clock() // limits.MISSES_MS
-        if place not in self._counted:
-            for old in [each for each in list(self._counted) if each[1] != place[1]]:
+        window = feed, self._clock() // limits.MISSES_MS
+        if window not in self._counted:
+            for old in [each for each in list(self._counted) if each[1] != window[1]]:
                 self._counted.pop(old, None)
-        self._counted.setdefault(place, []).append(None)
+        self._counted.setdefault(window, []).append(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -362,8 +362,8 @@ class KeyRing:
                 return scope, known
         return None
 
-    def _from_cache(self, place: tuple[str, str]) -> Key | None:
-        read_at, known = self._known.get(place, (0, None))
+    def _from_cache(self, cache_key: tuple[str, str]) -> Key | None:
+        read_at, known = self._known.get(cache_key, (0, None))
         return known if 0 <= self._aging() - read_at < limits.KEY_AGE_MS else None
 
     def _key(self, feed: str, shown: PresentedKey) -> Key | None:
@@ -373,17 +373,17 @@ class KeyRing:
         that was cached before, read that key again regardless of failed attempts, so that the
         guesses of another client cannot block the key.
         """
-        now, place = self._aging(), (feed, shown.id)
-        cached = self._from_cache(place)
+        now, cache_key = self._aging(), (feed, shown.id)
+        cached = self._from_cache(cache_key)
         if cached is not None:
             return cached
-        known = self._known.get(place, (0, None))[1]
+        known = self._known.get(cache_key, (0, None))[1]
         if known is None or not known.matches(shown.secret):
             self._failures.check(feed)
         key = self._stored.key(feed, shown.id)
-        self._known.pop(place, None)
+        self._known.pop(cache_key, None)
         if key is not None:
-            self._known[place] = (now, key)
+            self._known[cache_key] = (now, key)
         return key
 
 

@@ -54,21 +54,21 @@ class Summary:
 
     def may_hold(self, tags: Iterable[str]) -> bool:
         """Return False only if no entry of these pages has one of *tags*."""
-        return any(all(self._has(place) for place in self._places(tag)) for tag in tags)
+        return any(all(self._has(bit) for bit in self._bits_of(tag)) for tag in tags)
 
-    def _places(self, tag: str) -> Iterator[int]:
-        return _places(tag, 8 * len(self.bits))
+    def _bits_of(self, tag: str) -> Iterator[int]:
+        return _bits_of(tag, 8 * len(self.bits))
 
-    def _has(self, place: int) -> bool:
-        return bool(self.bits[place >> 3] & 1 << (place & 7))
+    def _has(self, bit: int) -> bool:
+        return bool(self.bits[bit >> 3] & 1 << (bit & 7))
 
 
 def summary_of(pages: Sequence[Page], tags: Collection[str], *, page_ms: int) -> Summary:
     """Return the summary of *pages*, which have these *tags*."""
     bits = bytearray(-(-max(1, len(tags)) * limits.SUMMARY_BITS // 8))
     for tag in tags:
-        for place in _places(tag, 8 * len(bits)):
-            bits[place >> 3] |= 1 << (place & 7)
+        for bit in _bits_of(tag, 8 * len(bits)):
+            bits[bit >> 3] |= 1 << (bit & 7)
     last = pages[-1]
     return Summary(pages[0].number, last.number, bytes(bits), last.at_ms + page_ms)
 
@@ -88,7 +88,7 @@ def summed_up(pages: Iterable[Page], *, page_ms: int, all_of_it: bool) -> Iterat
         yield summary_of(group, tags, page_ms=page_ms)
 
 
-def _places(tag: str, size: int) -> Iterator[int]:
+def _bits_of(tag: str, size: int) -> Iterator[int]:
     digest = blake2b(tag.encode(), digest_size=16).digest()
     at, step = int.from_bytes(digest[:8]), int.from_bytes(digest[8:]) | 1
     return ((at + probe * step) % size for probe in range(_PROBES))

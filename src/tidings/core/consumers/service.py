@@ -305,7 +305,7 @@ class Consumers:
             ConsumerExists: the consumer exists, with *only_new*.
         """
         check_name(name)
-        begin = self.place(feed, start or positions.OLDEST, "from")
+        begin = self.position_of(feed, start or positions.OLDEST, "from")
         if self.store.consumer(feed, name) is None:
             fresh = replace(wanted, feed=feed, name=name, position=begin)
             self.check_room(feed)
@@ -359,7 +359,7 @@ class Consumers:
         Raises:
             NothingDone: the consumer is already at *target*.
         """
-        position = self.place(feed, target, "position")
+        position = self.position_of(feed, target, "position")
 
         def change(consumer: Consumer) -> Change:
             note = self._note("mark", why, positions.encode_position(position) or positions.OLDEST)
@@ -426,7 +426,7 @@ class Consumers:
 
         return self.repository.change(feed, name, change)
 
-    def place(self, feed: str, text: object, field: str) -> Position | None:
+    def position_of(self, feed: str, text: object, field: str) -> Position | None:
         """Return the position for *text*: `oldest` (None), `now`, `copy`, or the id of an event.
 
         Raises:

@@ -114,26 +114,26 @@ class FeedStore(Protocol):
 class Removed(NamedTuple):
     """The result of one call of `FeedData.remove`.
 
-    *place* is the position to continue at, None at the end. *counts* has the number of items that
-    were removed, by location.
+    *resume_at* is the position to continue at, None at the end. *counts* has the number of items
+    that were removed, by location.
     """
 
-    place: str | None
+    resume_at: str | None
     counts: Mapping[str, int]
 
 
 class FeedData(Protocol):
     """The data that a host has of feeds, in one or several stores."""
 
-    def remove(self, key: str, place: str, until_ms: int) -> Removed:
+    def remove(self, key: str, resume_at: str, until_ms: int) -> Removed:
         """Remove data of the feed *key* in small steps, until there is none or until *until_ms*.
 
-        *place* is the position at which the previous call stopped, "" at first. A call may repeat
-        the work of an earlier call that was killed. *until_ms* is a time of `Runtime.steady`. Each
-        call does at least one step.
+        *resume_at* is the position at which the previous call stopped, "" at first. A call may
+        repeat the work of an earlier call that was killed. *until_ms* is a time of
+        `Runtime.steady`. Each call does at least one step.
 
         Raises:
-            Unavailable: a store does not answer; call again with the same *place*.
+            Unavailable: a store does not answer; call again with the same *resume_at*.
         """
 
 

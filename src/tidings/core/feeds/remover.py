@@ -100,8 +100,8 @@ class Remover:
             return replace(removal, done_ms=self.clock())
         done = self.data.remove(key, removal.place, until_ms)
         counts = tuple(sorted((Counter(dict(removal.counts)) + Counter(done.counts)).items()))
-        if done.place is not None:
-            return replace(removal, place=done.place, counts=counts)
+        if done.resume_at is not None:
+            return replace(removal, place=done.resume_at, counts=counts)
         return replace(removal, place="", passes=removal.passes + 1, counts=counts)
 
     def _save(self, record: FeedRecord) -> bool:
@@ -131,17 +131,17 @@ class FeedDataParts:
 
     parts: Sequence[FeedData]
 
-    def remove(self, key: str, place: str, until_ms: int) -> Removed:
-        """Continue in the part that *place* names by its index: `INDEX:PLACE`.
+    def remove(self, key: str, resume_at: str, until_ms: int) -> Removed:
+        """Continue in the part that *resume_at* names by its index: `INDEX:PLACE`.
 
         After each part, return, so that the position is stored.
         """
-        index, _, inner = place.partition(":")
+        index, _, inner = resume_at.partition(":")
         at = int(index or 0)
         if at >= len(self.parts):
             return Removed(None, {})
         done = self.parts[at].remove(key, inner, until_ms)
-        if done.place is not None:
-            return Removed(f"{at}:{done.place}", done.counts)
+        if done.resume_at is not None:
+            return Removed(f"{at}:{done.resume_at}", done.counts)
         is_last = at + 1 >= len(self.parts)
         return Removed(None if is_last else f"{at + 1}:", done.counts)

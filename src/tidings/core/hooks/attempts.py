@@ -43,10 +43,10 @@ class AttemptLog:
 
     def add(self, feed: str, name: str, attempts: Sequence[Attempt]) -> None:
         """Add *attempts* of the webhook *name* of *feed*, the oldest first."""
-        place = feed, name
-        kept = self._kept.get(place) or deque(maxlen=limits.WEBHOOK_ATTEMPTS_KEPT)
+        key = feed, name
+        kept = self._kept.get(key) or deque(maxlen=limits.WEBHOOK_ATTEMPTS_KEPT)
         kept.extend(attempts)
-        self._kept[place] = kept
+        self._kept[key] = kept
 
     def last(self, feed: str, name: str) -> list[Attempt]:
         """Return the attempts of the webhook *name* of *feed*, the latest first."""

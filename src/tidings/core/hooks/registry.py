@@ -110,7 +110,7 @@ class WebhookAdmin:
         secrets = (Secret(fresh),)
         changed = webhook_from(name, given, secrets)
         # The place of `now` is read here, because that may take longer than a transaction should.
-        begin = position.encode_position(self.consumers.place(feed, start, "from"))
+        begin = position.encode_position(self.consumers.position_of(feed, start, "from"))
         self._check_free(feed, name)
 
         def enter(named: Named) -> Named:

@@ -112,8 +112,8 @@ class LocalClients:
     def _connections(self, feed: str) -> Iterator[Connection]:
         page = self.connections.page("", _PAGE)
         yield from (each for each in page.connections if each.feed == feed)
-        while page.place:
-            page = self.connections.page(page.place, _PAGE)
+        while page.resume_at:
+            page = self.connections.page(page.resume_at, _PAGE)
             yield from (each for each in page.connections if each.feed == feed)
 
     def _describe(self, connection: Connection, pushed: int) -> Client:

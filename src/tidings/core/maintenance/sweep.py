@@ -143,13 +143,13 @@ class Sweeper:
 
     def disconnect(self, feed: str) -> None:
         """Disconnect the WebSockets of the deleted *feed*, by a search of all connections."""
-        error, place = FeedDeleted(public_name(feed)), ""
+        error, resume_at = FeedDeleted(public_name(feed)), ""
         while True:
-            page = self.connections.page(place, limits.SWEEP_PAGE)
+            page = self.connections.page(resume_at, limits.SWEEP_PAGE)
             ended = [each.id for each in page.connections if each.feed == feed]
             self.spread(lambda each: self.delivery.end(each, error), ended)
-            place = page.place
-            if not place:
+            resume_at = page.resume_at
+            if not resume_at:
                 return
 
     def _due_feeds(self, failures: Failures, now_ms: int) -> dict[str, Due]:
@@ -227,10 +227,10 @@ class Sweeper:
         """
         stored = round_ = self.connections.round()
         for _ in range(limits.SWEEP_PAGES_MAX):
-            page = self.connections.page(round_.place, limits.SWEEP_PAGE)
+            page = self.connections.page(round_.resume_at, limits.SWEEP_PAGE)
             self._look_after(page.connections, failures)
             round_ = round_.after(page)
-            if not round_.place or self.steady() >= until_ms:
+            if not round_.resume_at or self.steady() >= until_ms:
                 break
         if (kept := round_.next(stored)) != stored:
             self.connections.keep(kept)

@@ -50,8 +50,8 @@ class ConnectionStore(Protocol):
     def remove(self, connection_id: str) -> None:
         """Remove the connection and everything stored for it."""
 
-    def page(self, place: str, limit: int) -> ConnectionPage:
-        """Return connections of all feeds after *place*, which is "" at the start.
+    def page(self, resume_at: str, limit: int) -> ConnectionPage:
+        """Return connections of all feeds after *resume_at*, which is "" at the start.
 
         The store chooses the order. Read at most *limit* items, which are connections or other
         items stored with them. A page may therefore be empty although more connections follow. A
@@ -150,40 +150,40 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionPage:
-    """Some *connections*. The next page begins after *place*, which is empty at the end."""
+    """Some *connections*. The next page begins after *resume_at*, which is empty at the end."""
 
     connections: Sequence[Connection]
-    place: str
+    resume_at: str
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
     """The progress of a round, in which successive sweeps check all connections.
 
-    The connections up to *place* were checked. *place* is empty at the beginning of the round, and
-    its format is private to the store. *counted* is the number of connections with a subscription
-    that were found so far, by feed. *previous* has the counts of the previous round if that round
-    took several sweeps.
+    The connections up to *resume_at* were checked. *resume_at* is empty at the beginning of the
+    round, and its format is private to the store. *counted* is the number of connections with a
+    subscription that were found so far, by feed. *previous* has the counts of the previous round if
+    that round took several sweeps.
     """
 
-    place: str = ""
+    resume_at: str = ""
     counted: Mapping[str, int] = field(default_factory=dict)
     previous: Mapping[str, int] = field(default_factory=dict)
 
     def after(self, page: ConnectionPage) -> Round:
         """Return this round after *page* was checked; `place` is empty after the last page."""
         subscribed = Counter(each.feed for each in page.connections if each.feed)
-        return replace(self, place=page.place, counted=Counter(self.counted) + subscribed)
+        return replace(self, resume_at=page.resume_at, counted=Counter(self.counted) + subscribed)
 
     def clients(self) -> Mapping[str, int]:
         """Return the number of clients by feed; during a round, the previous one if higher."""
-        return Counter(self.counted) | Counter(self.previous) if self.place else self.counted
+        return Counter(self.counted) | Counter(self.previous) if self.resume_at else self.counted
 
     def next(self, stored: Round) -> Round:
         """Return the round to store for the next sweep, after a sweep that began with *stored*."""
-        if self.place:
+        if self.resume_at:
             return self
-        return Round(previous=self.counted) if stored.place else Round()
+        return Round(previous=self.counted) if stored.resume_at else Round()
 
 
 class Inbox(Protocol):

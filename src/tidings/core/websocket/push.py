@@ -140,7 +140,7 @@ class Pusher:
     def name(self) -> str:
         return follower_of(self.lane)
 
-    def _place(self, feed: str) -> str:
+    def _storage_key(self, feed: str) -> str:
         """Return the name under which stores keep the data of this lane."""
         return storage_key(feed, self.lane)
 
@@ -152,7 +152,7 @@ class Pusher:
         feed, checkpoint, known = lease.feed, lease.checkpoint, self._of(lease.feed)
         known.stale = known.stale or lease.fence != known.fence + 1
         known.fence = lease.fence
-        if not self.lane or self.subscriptions.all_if_at_most(self._place(feed), 0) is None:
+        if not self.lane or self.subscriptions.all_if_at_most(self._storage_key(feed), 0) is None:
             return checkpoint
         return max(checkpoint, self.reader.checkpoints.checkpoints(feed).get(PUSH, 0))
 
@@ -173,7 +173,7 @@ class Pusher:
         """
         misplaced = self._note_misplaced(feed)
         waiting: dict[str, list[Change]] = {}
-        for change in self.lanes.inbox.list(self._place(feed)):
+        for change in self.lanes.inbox.list(self._storage_key(feed)):
             if not (change.joins and self._is_early(feed, change, checkpoint)):
                 waiting.setdefault(change.connection_id, []).append(change)
 
@@ -194,7 +194,7 @@ class Pusher:
             self._join(feed, change, checkpoint)
         else:
             self._leave(feed, change)
-        self.lanes.inbox.done(self._place(feed), change)
+        self.lanes.inbox.done(self._storage_key(feed), change)
 
     def _note_misplaced(self, feed: str) -> bool:
         """Write moves of misplaced connections to the inbox of this lane.
@@ -209,7 +209,7 @@ class Pusher:
         some = known.misplaced[: limits.CHANGES_MAX]
 
         def note(connection_id: str) -> None:
-            self.lanes.inbox.post(self._place(feed), changes[connection_id])
+            self.lanes.inbox.post(self._storage_key(feed), changes[connection_id])
 
         changes = {
             subscription.connection_id: Change(
@@ -235,7 +235,7 @@ class Pusher:
         before, known.count = known.count, self.lanes.recount(feed)
         known.misplaced = [
             subscription
-            for subscription in self.subscriptions.all(self._place(feed))
+            for subscription in self.subscriptions.all(self._storage_key(feed))
             if subscription != LEAVE_SENTINEL
             and lane_for(subscription.connection_id, known.count) != self.lane
         ]
@@ -284,7 +284,7 @@ class Pusher:
         If the feed has few subscriptions, as most feeds do, read all of them at once. Otherwise the
         index looks subscriptions up by the index keys of their filters.
         """
-        lane, known = self._place(feed), self._of(feed)
+        lane, known = self._storage_key(feed), self._of(feed)
         after, at_ms = pages[0].first - 1, pages[-1].at_ms
         if not is_ahead(known.index_until_ms, at_ms, limits.INDEX_MS):
             found = self.subscriptions.all_if_at_most(lane, max(self.few, limits.FEW_SUBSCRIPTIONS))
@@ -338,7 +338,7 @@ class Pusher:
         """
         if feed not in self.chained:
             return False
-        lane = self._place(feed)
+        lane = self._storage_key(feed)
         subscriptions = [
             subscription
             for subscription in self.subscriptions.all(lane)
@@ -395,7 +395,7 @@ class Pusher:
     def _deliver(
         self, feed: str, messages: dict[str, list[str]], subscriptions: dict[str, Subscription]
     ) -> None:
-        lane, idle = self._place(feed), self._of(feed).idle
+        lane, idle = self._storage_key(feed), self._of(feed).idle
         if idle:
             for connection_id in messages:
                 idle.pop(connection_id, None)
@@ -410,7 +410,7 @@ class Pusher:
         if [subscription for subscription in subscriptions if subscription.filter.leave] == [
             LEAVE_SENTINEL
         ]:
-            self.subscriptions.remove(self._place(feed), LEAVE_SENTINEL)
+            self.subscriptions.remove(self._storage_key(feed), LEAVE_SENTINEL)
 
     def _is_idle_cursor_due(self, feed: str, pages: Sequence[Page]) -> bool:
         """Return True if it is time to send the cursor to idle connections.
@@ -451,7 +451,7 @@ class Pusher:
             encoding=connection.encoding,
             options=connection.options,
         )
-        lane = self._place(feed)
+        lane = self._storage_key(feed)
         if subscription.filter.leave:
             self.subscriptions.add(lane, LEAVE_SENTINEL)
         self.subscriptions.add(lane, subscription)
@@ -479,7 +479,7 @@ class Pusher:
             return  # the connection stays in this lane, or another change ends its subscription
         self._of(feed).idle.pop(change.connection_id, None)
         stale = Subscription(change.connection_id, change.filter, 0)
-        self.subscriptions.remove(self._place(feed), stale)
+        self.subscriptions.remove(self._storage_key(feed), stale)
         if connection is not None and connection.state is State.JOINING:
             self.lanes.hand_over(connection)
             self.lanes.wake(connection)
@@ -535,7 +535,7 @@ class Pusher:
         The change may be outdated, because the client may have subscribed again. Then do nothing.
         """
         connection = self.delivery.connections.get(change.connection_id)
-        lane = self._place(feed)
+        lane = self._storage_key(feed)
         self._of(feed).idle.pop(change.connection_id, None)
         if connection is None:
             self.subscriptions.remove(

@@ -145,7 +145,7 @@ class FolderFeedFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def remove(self, key: str, place: str, until_ms: int) -> Removed:
+    def remove(self, key: str, resume_at: str, until_ms: int) -> Removed:
         """See `FeedData`. Removing files is fast, so one call removes all of them."""
         counts: dict[str, int] = {}
         for location, name in (("archive", ARCHIVE_FOLDER), ("erasures", LEDGER_FOLDER)):

@@ -23,7 +23,7 @@ _COPIES = 8  # copies of the state that are prefetched at a time; each holds thr
 _BUCKETS = 2  # buckets that are read in advance, in parallel with the current bucket
 _THREADS = 4  # with more parallel queries, no copy is faster (measured)
 
-_Place = tuple[str, int, str | None]
+_RowsAt = tuple[str, int, str | None]
 
 
 class ReadAhead:
@@ -50,7 +50,7 @@ class _CopyAhead:
         self, states: StateStore, threads: ThreadPoolExecutor, release: Callable[[], None]
     ) -> None:
         self._states, self._threads = states, threads
-        self._begun: dict[_Place, Future[Lines]] = {}
+        self._begun: dict[_RowsAt, Future[Lines]] = {}
         self._end = weakref.finalize(self, release)
 
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
@@ -66,9 +66,9 @@ class _CopyAhead:
             self._end()
         return lines
 
-    def _begin(self, place: _Place) -> None:
-        if place not in self._begun:
-            self._begun[place] = self._threads.submit(self._states.lines, *place)
+    def _begin(self, at: _RowsAt) -> None:
+        if at not in self._begun:
+            self._begun[at] = self._threads.submit(self._states.lines, *at)
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         return self._states.read(feed, bucket, after)

@@ -171,8 +171,8 @@ class ClientCounter:
     stream waits for the write, because Lambda freezes a function after the end of its last stream.
     """
 
-    def __init__(self, counters: Callable[[], Counters], clock: Clock, place: str) -> None:
-        self._counters, self._clock, self._place = counters, clock, place
+    def __init__(self, counters: Callable[[], Counters], clock: Clock, reporter: str) -> None:
+        self._counters, self._clock, self._reporter = counters, clock, reporter
         self._by_feed: defaultdict[str, StreamCounter] = defaultdict(StreamCounter)
         self._writing = asyncio.Lock()
         self._ticking: asyncio.Task[None] | None = None
@@ -215,7 +215,7 @@ class ClientCounter:
 
     def _store(self, feed: str, delta: CounterDelta) -> None:
         until_ms = self._clock() + limits.PRESENCE_MS
-        self._counters().attend(feed, self._place, delta.clients, until_ms=until_ms)
+        self._counters().attend(feed, self._reporter, delta.clients, until_ms=until_ms)
         if delta.connections or delta.sent:
             self._counters().serve(feed, connections=delta.connections, sent=delta.sent)
 

@@ -433,11 +433,11 @@ class SqliteCounters:
 
     @in_transaction
     def attend(
-        self, sql: sqlite3.Connection, feed: str, place: str, clients: int, *, until_ms: int
+        self, sql: sqlite3.Connection, feed: str, reporter: str, clients: int, *, until_ms: int
     ) -> None:
-        sql.execute("DELETE FROM clients WHERE feed = ? AND place = ?", (feed, place))
+        sql.execute("DELETE FROM clients WHERE feed = ? AND place = ?", (feed, reporter))
         if clients:
-            columns = feed, place, clients, until_ms
+            columns = feed, reporter, clients, until_ms
             sql.execute("INSERT INTO clients VALUES (?, ?, ?, ?)", columns)
 
     def totals(self, feed: str, *, now_ms: int) -> Totals:

@@ -29,13 +29,13 @@ class SqliteFeedData:
     def __init__(self, database: Database, followers: SqliteFollowers, steady: Clock) -> None:
         self._database, self._followers, self._steady = database, followers, steady
 
-    def remove(self, key: str, place: str, until_ms: int) -> Removed:
-        """Continue at the table *place*; the counts are by table, and by kind of document."""
+    def remove(self, key: str, resume_at: str, until_ms: int) -> Removed:
+        """Continue at the table *resume_at*; the counts are by table, and by kind of document."""
         counts: dict[str, int] = {}
-        if not place:
+        if not resume_at:
             self._followers.forget(key)
             self._database.marks.pop(key, None)
-        for table in (each for each in self._tables() if each >= place):
+        for table in (each for each in self._tables() if each >= resume_at):
             while deleted := self._delete_some(table, key):
                 for name, count in deleted:
                     counts[name] = counts.get(name, 0) + count

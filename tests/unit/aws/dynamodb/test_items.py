@@ -162,9 +162,11 @@ def test_roster(at: tuple[str, str] | None, counted: dict[str, int], told: dict[
     """The place is the key of the item at which a scan resumes; without an item it is the
     beginning."""
     last = {"kind": attributes.text(at[0]), "name": attributes.text(at[1])} if at else {}
-    written = Round(connections.roster_place(last), counted, told)
+    written = Round(connections.scan_end(last), counted, told)
     assert connections.decode_round(travelled(connections.encode_round(written))) == written
-    assert connections.scan_start(written.place) == ({"ExclusiveStartKey": last} if last else {})
+    assert connections.scan_start(written.resume_at) == (
+        {"ExclusiveStartKey": last} if last else {}
+    )
     assert connections.decode_round({}) == Round()
 
 

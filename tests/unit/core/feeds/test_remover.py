@@ -241,9 +241,9 @@ def test_parts_are_removed_one_after_the_other() -> None:
     data, place, places = FeedDataParts(parts), "", []
     while True:
         done = data.remove("a", place, 0)
-        if done.place is None:
+        if done.resume_at is None:
             break
-        place = done.place
+        place = done.resume_at
         places.append(place)
     assert places == ["0:2", "0:1", "0:0", "1:", "2:", "2:0"]
     assert [each.items for each in parts] == [{}, {}, {}]

@@ -125,7 +125,7 @@ def test_a_round_begins_anew(scene: Scene, crowd: Counted) -> None:
     """Each round checks all connections; new ones are checked by the next round."""
     for _ in range(SWEEPS):
         scene.sweeper.run()
-    assert crowd.round().place == ""
+    assert crowd.round().resume_at == ""
     crowd.open(Connection("a", NOW, State.CATCHING_UP, FEED, progress="{}"))
     scene.sweeper.run()
     assert scene.waker.replays == ["a"]
@@ -152,7 +152,7 @@ def test_a_slow_sweep_stops_early(scene: Scene, crowd: Counted) -> None:
     for number in range(1, 4):
         scene.sweeper.run()
         assert crowd.read == number * PAGE_SIZE
-        assert crowd.round().place == f"c{number * PAGE_SIZE - 1:03}"
+        assert crowd.round().resume_at == f"c{number * PAGE_SIZE - 1:03}"
 
 
 def test_a_killed_sweep_is_repeated(scene: Scene, crowd: Counted) -> None:

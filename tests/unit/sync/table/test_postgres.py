@@ -32,7 +32,7 @@ def all_of(table: PostgresTable, most: int) -> dict[str, dict[str, Any]]:
         assert len(chunk.rows) <= most
         assert not rows.keys() & chunk.rows.keys()
         rows |= chunk.rows
-        place = json.loads(json.dumps(chunk.place))
+        place = json.loads(json.dumps(chunk.end))
     return {id: json.loads(line) for id, line in rows.items()}
 
 

@@ -27,7 +27,7 @@ from tidings.core.state.rows import project
 from tidings.core.sync.apply import Corrector, Outcome, RowLookup
 from tidings.core.sync.dumps import dump_line
 from tidings.core.sync.live import Compare
-from tidings.sync.postgres import Chunk, Place
+from tidings.sync.postgres import Chunk, ChunkEnd
 from tidings.sync.table import IN_MEMORY, Progress, TableSync, TableSyncOptions, Time
 
 FEED, TYPE = "main", "video"
@@ -260,7 +260,7 @@ class MemoryTable:
     def estimate(self) -> int:
         return len(self.world.table)
 
-    def chunk(self, after: Place | None, most: int) -> Chunk | None:
+    def chunk(self, after: ChunkEnd | None, most: int) -> Chunk | None:
         self.world.effect()
         ids = sorted(id for id in self.world.table if after is None or [id] > after)[:most]
         rows = self._lines(ids)
