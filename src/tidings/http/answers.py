@@ -88,11 +88,6 @@ def respond(endpoint: Endpoint, request: Request, origins: Sequence[str]) -> Ans
         answer = endpoint(request)
     except TidingsError as error:
         answer = refusal(error, path=request.path)
-    return complete(answer, request, origins)
-
-
-def complete(answer: Answer, request: Request, origins: Sequence[str]) -> Answer:
-    """Return *answer* with the headers that every response to *request* carries."""
     return with_headers(answer, request.headers, origins)
 
 

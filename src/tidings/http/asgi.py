@@ -111,15 +111,14 @@ def disable_buffering(send: Send) -> Send:
 
     async def send_unbuffered(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = [(name, _identity(name, value)) for name, value in message["headers"]]
+            headers = [
+                (name, value + b", no-transform" if name == b"cache-control" else value)
+                for name, value in message["headers"]
+            ]
             message = {**message, "headers": [*headers, (b"x-accel-buffering", b"no")]}
         await send(message)
 
     return send_unbuffered
-
-
-def _identity(name: bytes, value: bytes) -> bytes:
-    return value + b", no-transform" if name == b"cache-control" else value
 
 
 async def send_body(send: Send, text: str, *, more: bool) -> int:
@@ -223,7 +222,9 @@ async def body_of(receive: Receive, budget: BodyBudget, arrival: Arrival | None 
         async with asyncio.timeout(limits.BODY_S):
             while more:
                 async with asyncio.timeout(limits.BODY_IDLE_S):
-                    message = await _next_part(receive)
+                    message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Gone
                 part: bytes = message.get("body", b"")
                 check_length(size + len(part))
                 budget.take(len(part))
@@ -254,10 +255,3 @@ def check_announced(headers: Mapping[str, str]) -> None:
     """
     length = headers.get("content-length", "")
     check_length(int(length) if length.isascii() and length.isdigit() else 0)
-
-
-async def _next_part(receive: Receive) -> Message:
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise Gone
-    return message

@@ -228,6 +228,13 @@ def document(base_url: str) -> dict[str, Any]:
     schemas = declared_schemas(each.payload for each in MESSAGES.values())
     secure = "s" if scheme == "https" else ""
     security = [{"$ref": f"#/components/securitySchemes/{name}"} for name in ("password", "key")]
+    webhook = {
+        "action": "send",
+        "channel": {"$ref": "#/channels/webhook"},
+        "summary": f"post an event; any 2xx within {limits.WEBHOOK_S} s accepts it",
+        "messages": _on("webhook", *_WEBHOOK),
+        "bindings": {"http": {"method": "POST", "bindingVersion": "0.3.0"}},
+    }
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -247,7 +254,11 @@ def document(base_url: str) -> dict[str, Any]:
             },
         },
         "channels": _channels(),
-        "operations": {**_stream_operations(security), **_socket_operations(), **_webhooks()},
+        "operations": {
+            **_stream_operations(security),
+            **_socket_operations(),
+            "callWebhook": webhook,
+        },
         "components": {
             "schemas": schemas,
             "messages": {name: _message(each, schemas) for name, each in MESSAGES.items()},
@@ -354,15 +365,3 @@ def _socket_operations() -> dict[str, Any]:
         "messages": _on("socket", "events", "error", "item"),
     }
     return {**received, "pushEvents": pushed}
-
-
-def _webhooks() -> dict[str, Any]:
-    return {
-        "callWebhook": {
-            "action": "send",
-            "channel": {"$ref": "#/channels/webhook"},
-            "summary": f"post an event; any 2xx within {limits.WEBHOOK_S} s accepts it",
-            "messages": _on("webhook", *_WEBHOOK),
-            "bindings": {"http": {"method": "POST", "bindingVersion": "0.3.0"}},
-        }
-    }

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from tidings.core import errors, limits
 from tidings.core.auth import origins
-from tidings.core.auth.guard import Bounded, Role, password_role
+from tidings.core.auth.guard import Bounded, password_role
 from tidings.core.model.envelopes import FORMATS
 from tidings.core.model.feeds import NAME
 from tidings.core.version import VERSION
+from tidings.http.answers import unavailable_body
 from tidings.http.json_schema import declared_schemas, name_of, object_schema, schema_of
-from tidings.http.request import InvalidEncoding, Overloaded, UnsupportedEncoding
+from tidings.http.request import LINKS, InvalidEncoding, Overloaded, UnsupportedEncoding
 from tidings.http.routes import DECLARED
 from tidings.http.schemas import EVENTS, ChangesError, Error
 from tidings.http.wire import (
@@ -44,8 +45,7 @@ class Links(Fields):
     """The links at the root, for clients of changeagent."""
 
     __annotations__ = {
-        name: Annotated[str, Example(f"http://127.0.0.1:8042/{name}")]
-        for name in ("changes", "diagnostics", "cluster", "config", "health")
+        name: Annotated[str, Example(f"http://127.0.0.1:8042/{name}")] for name in LINKS
     }
 
 
@@ -235,6 +235,10 @@ class _Builder:
         route, described = at.route, _describe_need(at.route.need)
         body, is_optional = _body(route)
         names = (*self._parameter_keys[at.key], *(_key(name) for name in route.headers))
+        security = []
+        if role := route.need.role:  # OpenAPI 3.1 lists the roles that each credential needs
+            security = [{"password": [password_role(role).value]}]
+            security += [{"key": [role.value]}, {"token": [role.value]}]
         operation: dict[str, Any] = {
             "operationId": _operation_id(at),
             "tags": [tag_of(route.section)],
@@ -242,7 +246,7 @@ class _Builder:
             "description": f"{described} See docs/PROTOCOL.md, {route.section}.",
             "parameters": [{"$ref": f"#/components/parameters/{name}"} for name in names],
             "responses": {**_successes(route, is_root=at.path == "/"), **self._errors(at)},
-            "security": [] if route.need.role is None else _security(route.need.role),
+            "security": security,
         }
         if body:
             content = {kind: _media(schema_of(hint)) for kind, hint in body}
@@ -259,7 +263,10 @@ class _Builder:
                 **self._parameters,
             },
             "examples": {
-                code: {"summary": meaning, "value": _error_example(code, meaning)}
+                code: {
+                    "summary": meaning,
+                    "value": {"error": unavailable_body(meaning, code=code)},
+                }
                 for code, meaning in sorted(self._codes.items())
             },
             "headers": {name: {**header, "schema": PLAIN} for name, header in _SENT.items()},
@@ -318,16 +325,23 @@ class _Builder:
             encoding = "Accept-Encoding" if UnsupportedEncoding.code in codes else None
             header = _STATUS_HEADERS.get(status, encoding)
             reference = {"$ref": f"#/components/headers/{header}"}
+            content: dict[str, Any] = {"schema": ref(kind)}
+            if kind == "Error":  # others have no code
+                examples = {code: {"$ref": f"#/components/examples/{code}"} for code in codes}
+                content["examples"] = examples
             self._responses[key] = {
                 "description": f"{HTTPStatus(status).phrase}: {', '.join(codes)}",
-                **({} if is_empty else _error_content(codes, kind)),
+                **({} if is_empty else {"content": {JSON: content}}),
                 **({"headers": {header: reference}} if header else {}),
             }
         return {"$ref": f"#/components/responses/{key}"}
 
 
 def rejections(at: DescribedPath) -> Iterator[tuple[str, int, str]]:
-    """Yield code, status and meaning of each error with which a route may be answered, once."""
+    """Yield code, status and meaning of each error with which a route may be answered, once.
+
+    The meaning is the first sentence of the class of the error.
+    """
     route = at.route
     found: list[type[errors.Rejected]] = [*_OF_EVERY_ROUTE, *route.errors]
     if route.need.role is not None:
@@ -339,7 +353,8 @@ def rejections(at: DescribedPath) -> Iterator[tuple[str, int, str]]:
     if _body(route)[0]:
         found += _OF_BODY
     for error in dict.fromkeys(found):
-        yield error.code, error.status, _meaning(error)
+        first, _, _ = " ".join((error.__doc__ or "").split()).partition(". ")
+        yield error.code, error.status, first.rstrip(".") + "."
     for code, meaning in _UNAVAILABLE.items():
         yield code, 503, meaning
 
@@ -371,18 +386,6 @@ def _body(route: Declared) -> tuple[Contents, bool]:
     return json_of(kind), "required" not in object_schema(kind)
 
 
-def _answers(route: Declared) -> Contents:
-    if route.answers is not None:
-        return route.answers
-    return json_of(route.hint("return"))
-
-
-def _meaning(error: type[errors.Rejected]) -> str:
-    """Return the first sentence of the documentation of *error*."""
-    text = " ".join((error.__doc__ or "").split())
-    return text.split(". ")[0].rstrip(".") + "."
-
-
 def tag_of(section: str) -> str:
     return TAGS.get(section) or TAGS[section.partition(".")[0]]
 
@@ -394,12 +397,6 @@ def _describe_need(need: Need) -> str:
     if need.bounded is Bounded.REFUSED:
         text += " A key that is restricted to a part of the feed is refused."
     return text
-
-
-def _security(role: Role) -> list[dict[str, list[str]]]:
-    """Return the credentials for *role*; OpenAPI 3.1 lists the roles that each one needs."""
-    roles = [role.value]
-    return [{"password": [password_role(role).value]}, {"key": roles}, {"token": roles}]
 
 
 def _described(schema: Schema) -> dict[str, Any]:
@@ -471,7 +468,8 @@ def _successes(route: Declared, *, is_root: bool) -> dict[str, Any]:
 
     A GET of the root returns the console to a browser (9.8), and links to a client of changeagent.
     """
-    content = {kind: {"schema": schema_of(hint)} for kind, hint in _answers(route)}
+    answers = json_of(route.hint("return")) if route.answers is None else route.answers
+    content = {kind: {"schema": schema_of(hint)} for kind, hint in answers}
     if is_root and route.sends:
         content |= {JSON: {"schema": schema_of(Links)}, HTML: {"schema": PLAIN}}
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in route.sends}
@@ -489,14 +487,3 @@ def _successes(route: Declared, *, is_root: bool) -> dict[str, Any]:
         content = {kind: {"schema": schema_of(hint)}}
         found[str(status)] = {"description": HTTPStatus(status).phrase, "content": content}
     return found
-
-
-def _error_content(codes: list[str], kind: str) -> dict[str, Any]:
-    """Return the content of an error; only bodies of the schema `Error` contain the code."""
-    examples = {code: {"$ref": f"#/components/examples/{code}"} for code in codes}
-    shown = {"examples": examples} if kind == "Error" else {}
-    return {"content": {JSON: {"schema": ref(kind), **shown}}}
-
-
-def _error_example(code: str, meaning: str) -> dict[str, Any]:
-    return {"error": {"code": code, "message": meaning, "field": "", "value": "", "rule": meaning}}

@@ -478,10 +478,6 @@ class Declared:
         """Return the types of the parameters `query` and `body`, if the method has them."""
         return {name: hint for name in ("query", "body") if (hint := self.hint(name))}
 
-    def keyed(self) -> dict[str, Declared]:
-        """Return this route by the keys of its paths."""
-        return {f"{self.method} {path}": self for path in self.paths}
-
     def http_routes(self, function: str) -> list[HttpRoute]:
         """Return the routes of *function* in a gateway."""
         if self.is_action:
@@ -517,7 +513,7 @@ class Routes:
         for each in vars(cls).values():
             found = getattr(each, "declared", each)
             if isinstance(found, Declared):
-                cls.declared |= found.keyed()
+                cls.declared |= {f"{found.method} {path}": found for path in found.paths}
 
     def __call__(self, request: Request) -> Answer:
         """Answer a request.

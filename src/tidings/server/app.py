@@ -17,7 +17,7 @@ from tidings.assembly.waiting import event_streams, waiting_app
 from tidings.core.auth.guard import Role
 from tidings.core.auth.origins import READING
 from tidings.core.errors import Rejected, TooLarge, Unavailable
-from tidings.http.answers import complete, preflight_headers, refusal, respond
+from tidings.http.answers import preflight_headers, refusal, respond, with_headers
 from tidings.http.asgi import (
     CUT_AFTER,
     Arrival,
@@ -242,7 +242,8 @@ class ServerApp:
         except Unavailable as error:  # raised by the commit, after the endpoint has returned
             fields = {**_fields(request), "status": 503, "error": error}
             log.warning("%(method)s %(route)s: %(error)s", fields)
-            return complete(refusal(error, path=request.path), request, self._origins)
+            answer = refusal(error, path=request.path)
+            return with_headers(answer, request.headers, self._origins)
         except Exception:
             log.exception("%(method)s %(route)s failed", {**_fields(request), "status": 500})
             return _problem(500, "Internal Server Error", request.path)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidings.core.model.feeds import FeedNames
     from tidings.core.settings.values import Resource
     from tidings.core.state.sums import SumReader
-    from tidings.core.triton.objects import ObjectPage, ObjectReader
+    from tidings.core.triton.objects import ObjectReader
     from tidings.core.triton.registration import Registered, Registry
 
 _CHANGEFEEDS = "/changefeeds", "/feeds/{feed}/changefeeds"
@@ -141,7 +141,9 @@ class FeedBrowser(wire.Routes, function="browse", error=InvalidFilter):
             page = self.objects.page(call.feed, query.type, query.after, call.allowed)
         else:
             page = self.objects.one(call.feed, query.type, query.id, call.allowed)
-        return Answer(200, {"content-type": JSON}, _page_text(page))
+        # The objects are copied unchanged.
+        text = f'{{"objects":[{",".join(page.objects)}],"next":{json.dumps(page.after)}}}'
+        return Answer(200, {"content-type": JSON}, text)
 
     @wire.get("/feeds/{feed}/sums", REPLICATE, "20.3", errors=(InvalidFilter,))
     def get_sums(self, call: Call, query: SumQuery) -> Sums:
@@ -149,8 +151,3 @@ class FeedBrowser(wire.Routes, function="browse", error=InvalidFilter):
         wanted = call.allowed.narrow(filters.from_query({"types": query.types}))
         found = self.sums.read(call.feed)
         return Sums(**PageSums(found.page, of_types(found, wanted.types)).to_json())
-
-
-def _page_text(page: ObjectPage) -> str:
-    """Return *page* as JSON. The objects are copied unchanged."""
-    return f'{{"objects":[{",".join(page.objects)}],"next":{json.dumps(page.after)}}}'

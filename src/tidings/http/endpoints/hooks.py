@@ -166,10 +166,9 @@ class WebhookRouter(wire.Routes, function="consume", error=InvalidConsumer):
         The latest is the first. The URL is left out, because it may contain a password.
         """
         found = [
-            AttemptReport(
+            AttemptReport.copy_of(
+                each,
                 at=from_ms(each.at_ms),
-                id=each.id,
-                number=each.number,
                 accepted=not each.error,
                 status=each.status or None,
                 error=each.error or None,

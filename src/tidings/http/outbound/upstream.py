@@ -148,7 +148,9 @@ def _text(answer: urllib3.HTTPResponse, deadline: float) -> str:
     answer.release_conn()
     spelling = "strict" if answer.status == _OK else "replace"
     try:
-        return _unpack(packed, answer.headers.get("content-encoding", "")).decode("utf-8", spelling)
+        is_packed = answer.headers.get("content-encoding") == "gzip"
+        body = inflate(packed, BYTES_MAX, GZIP) if is_packed else packed
+        return body.decode("utf-8", spelling)
     except (zlib.error, UnicodeDecodeError) as error:
         raise BrokenBatch(f"a response with status {answer.status} is broken: {error}") from None
 
@@ -164,10 +166,6 @@ def _body(answer: urllib3.HTTPResponse, deadline: float) -> bytes:
         if time.monotonic() > deadline:
             raise Unavailable("a response takes too long")
     return b"".join(pieces)
-
-
-def _unpack(body: bytes, encoding: str) -> bytes:
-    return inflate(body, BYTES_MAX, GZIP) if encoding == "gzip" else body
 
 
 def _check_secret(url: str) -> None:

@@ -160,22 +160,6 @@ class WaitingList(ABC):
 
         await in_thread(check)
 
-    async def _cache_headers(
-        self,
-        request: _Request,
-        feed: str,
-        allowed: Allowed,
-        *,
-        waited: bool,
-        waits: bool,
-        full: bool,
-    ) -> Mapping[str, str]:
-        """Return the headers for caches; check the credential again if the request *waited*."""
-        shared = sharing(allowed, waits=waits, full=full)
-        if waited:
-            await self._check_again(request, feed, allowed)
-        return shared
-
 
 @dataclass(kw_only=True)
 class ChangeLists(WaitingList):
@@ -203,14 +187,9 @@ class ChangeLists(WaitingList):
         listed = partial(in_thread, self._list, feed, self.charges(feed, allowed.admission))
         first: Listing = await listed(query)
         listing = await self._wait(request, feed, query, first, listed)
-        shared = await self._cache_headers(
-            request,
-            feed,
-            allowed,
-            waited=listing is not first,
-            waits=query.waits,
-            full=listing.is_full,
-        )
+        if listing is not first:
+            await self._check_again(request, feed, allowed)
+        shared = sharing(allowed, waits=query.waits, full=listing.is_full)
         return Answer(200, {"content-type": JSON, **shared}, listing.to_json())
 
     def _check(self, feed: str, headers: Mapping[str, str]) -> Allowed:
@@ -310,14 +289,9 @@ class ReplicationApp(WaitingList):
         await in_thread(self.guard().check_leave, feed, requested.selection.filter)
         first = await in_thread(self._pages, feed, requested)
         reply = await self._wait(request, feed, requested, first)
-        shared = await self._cache_headers(
-            request,
-            feed,
-            allowed,
-            waited=reply is not first,
-            waits=requested.block_s > 0,
-            full=reply.batch.is_full,
-        )
+        if reply is not first:
+            await self._check_again(request, feed, allowed)
+        shared = sharing(allowed, waits=requested.block_s > 0, full=reply.batch.is_full)
         return Answer(200, {"content-type": NDJSON, **shared}, reply.text)
 
     def _check(self, feed: str, headers: Mapping[str, str]) -> Allowed:
@@ -345,9 +319,6 @@ class ReplicationApp(WaitingList):
         batch = reader.pages(feed, requested.after, requested.selection, requested.size)
         return _Reply(batch, encode_batch(batch))
 
-    def _begin_read(self, feed: str, requested: PagesRequest) -> Future[_Reply]:
-        return asyncio.ensure_future(in_thread(self._pages, feed, requested))
-
     async def _wait(
         self, request: _Request, feed: str, requested: PagesRequest, reply: _Reply
     ) -> _Reply:
@@ -362,7 +333,9 @@ class ReplicationApp(WaitingList):
             while reply.is_empty and request.may_wait(until_s):
                 end = min(requested.after.page, reply.batch.status.head)  # it may be before `after`
                 await self._wait_for(poller, feed, end, request, until_s)
-                reading = poller.once(key, partial(self._begin_read, feed, key))
+                reading = poller.once(
+                    key, lambda: asyncio.ensure_future(in_thread(self._pages, feed, key))
+                )
                 try:
                     reply = await asyncio.shield(reading)
                 except Exception:

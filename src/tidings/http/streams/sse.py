@@ -256,7 +256,7 @@ class EventStreams:
             await send_answer(send, allowed, headers, self._origins)
             return
         query = query_of(scope)
-        cursor = headers.get("last-event-id") or _first(query, "lastEventId") or ""
+        cursor = headers.get("last-event-id") or query.get("lastEventId", [""])[0]
         try:
             stream = await in_thread(self._open, scope, headers, query, cursor)
         except TidingsError as error:
@@ -470,7 +470,3 @@ def _limits_of(headers: dict[str, str], clock_ms: int, longest_ms: int | None) -
 def _now_ms() -> float:
     """Return the time of a monotonic clock."""
     return asyncio.get_running_loop().time() * 1000
-
-
-def _first(query: Query, name: str) -> str | None:
-    return query[name][0] if name in query else None

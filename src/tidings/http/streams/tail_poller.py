@@ -135,10 +135,6 @@ class _Texts:
         return _Text(frame_chunk(text) if text else b"", stream.count(text), chunk.progress)
 
 
-def _reject(frame: bytes) -> bool:
-    return False
-
-
 class LiveStream:
     """The progress of an open stream. *counter* counts its events.
 
@@ -151,7 +147,7 @@ class LiveStream:
 
     def __init__(self, stream: Stream, counter: StreamCounter, write: WriteNow | None) -> None:
         self.stream, self.counter, self.can_join = stream, counter, write is not None
-        self._write = write or _reject
+        self._write = write or (lambda _: False)
         self._loop = asyncio.get_running_loop()
         self._sent_s, self.sent = self._loop.time(), stream.progress
         self.detached: asyncio.Future[None] = self._loop.create_future()
