@@ -178,19 +178,16 @@ class Receiver:
 
     def _finish(self) -> None:
         """Receive the rest of the kernel's buffer, and write all datagrams; retry for a second."""
-        self._receive_all()
+        before = -1
+        while before != len(self._pending):
+            before = len(self._pending)
+            self._receive()
         self._sock.close()
         deadline_s = time.monotonic() + 1.0
         while (self._pending or self._discarded) and time.monotonic() < deadline_s:
             self._flush()
             if self._stuck:
                 time.sleep(FLUSH_S)
-
-    def _receive_all(self) -> None:
-        before = -1
-        while before != len(self._pending):
-            before = len(self._pending)
-            self._receive()
 
 
 class Receiving:

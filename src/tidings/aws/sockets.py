@@ -244,7 +244,11 @@ class Requests(Generic[Tag]):
         At most *addresses_max* addresses of the host are tried; with None, all of them.
         """
         try:
-            addresses = self._resolve()
+            # Use the addresses in turn, because API Gateway has several.
+            if self._addresses is None:
+                found = socket.getaddrinfo(*self._host.address(), type=socket.SOCK_STREAM)
+                self._addresses, self._count = cycle(found), len(found)
+            addresses = self._addresses
         except OSError:
             return None
         count = self._count if addresses_max is None else addresses_max
@@ -264,13 +268,6 @@ class Requests(Generic[Tag]):
             self._selector.register(sock, selectors.EVENT_WRITE, connection)
             return connection
         return None
-
-    def _resolve(self) -> Iterator[Any]:
-        """Return an endless iterator of the host's addresses; API Gateway has several."""
-        if self._addresses is None:
-            found = socket.getaddrinfo(*self._host.address(), type=socket.SOCK_STREAM)
-            self._addresses, self._count = cycle(found), len(found)
-        return self._addresses
 
     def _wait_for(self, connection: _Connection) -> None:
         """Restart the time limit of *connection*, which is then the last in `_under_way`."""

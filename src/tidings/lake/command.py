@@ -255,7 +255,10 @@ def compact(
         last_page = _last_page(dynamodb, location, feed, options["password"])
         compaction_options = _compaction_options(options, last_page)
         key = dynamodb.feed if dynamodb else feed
-        report = _compact(work, key, _archive_url(archive, dynamodb), table, compaction_options)
+        found = archive or archive_of(dynamodb)
+        if not found:
+            raise click.UsageError("give --archive, or a --stage that has an archive")
+        report = _compact(work, key, address(found), table, compaction_options)
     if as_json:
         click.echo(json.dumps(asdict(report)))
     else:
@@ -283,13 +286,6 @@ def _last_page(
     if location.url:
         return bound_over_http(location.url, feed, password)
     return None
-
-
-def _archive_url(archive: str | None, dynamodb: DynamoDBFeed | None) -> str:
-    found = archive or archive_of(dynamodb)
-    if not found:
-        raise click.UsageError("give --archive, or a --stage that has an archive")
-    return address(found)
 
 
 def _compact(

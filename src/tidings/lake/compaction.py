@@ -276,7 +276,13 @@ class Compaction:
 
     def _run(self, spans: Sequence[Span], flagged: DataFrame) -> Compacted:
         with errors_of_tasks(PartGone, PartGone):
-            weighed = _weigh(spans, flagged)
+            kept = F.when(F.col("kept"), 1).otherwise(0)
+            size = F.when(F.col("kept"), F.col("size")).otherwise(0)
+            counts = flagged.groupBy("part").agg(F.count("*"), F.sum(kept), F.sum(size))
+            by_part = {row[0]: tuple(row)[1:] for row in counts.collect()}
+            weighed = [
+                Weighed(span, *by_part.get(number, (0, 0, 0))) for number, span in enumerate(spans)
+            ]
         groups = compaction.groups(weighed)
         if not self.dry_run:
             self.begin("writing parts")
@@ -319,14 +325,6 @@ class Compaction:
 def _merge(group: Sequence[Span]) -> Span:
     last, first = max(span.last for span in group), min(span.first for span in group)
     return Span(last, first, group[0].generation)
-
-
-def _weigh(spans: Sequence[Span], flagged: DataFrame) -> list[Weighed]:
-    kept = F.when(F.col("kept"), 1).otherwise(0)
-    size = F.when(F.col("kept"), F.col("size")).otherwise(0)
-    counts = flagged.groupBy("part").agg(F.count("*"), F.sum(kept), F.sum(size))
-    by_part = {row[0]: tuple(row)[1:] for row in counts.collect()}
-    return [Weighed(span, *by_part.get(number, (0, 0, 0))) for number, span in enumerate(spans)]
 
 
 def flag_entries(entries: DataFrame, *, changes: bool) -> DataFrame:

@@ -95,7 +95,10 @@ class TableEraser:
         properties = {THROUGH: self.through.encode()}
         old = self._files()
         if old and self._targets:
-            self._change_rows()
+            rows = self._matching(self.table.rows())
+            schema = StructType([*self.table.rows().schema.fields]).add(EVENT, StringType())
+            changed = rows.select(*self.table.rows().columns).mapInArrow(self._scrub(), schema)
+            self.table.change(changed, self.through)
         if old:
             files.rewrite_files(self.table, old, properties)
             files.remove_empty_files(self.table, old, properties)
@@ -155,12 +158,6 @@ class TableEraser:
         if self.table.type is None:
             on &= F.col("type") == F.col("of_type")
         return rows.join(known, on, "left_anti" if others else "left_semi")
-
-    def _change_rows(self) -> None:
-        rows = self._matching(self.table.rows())
-        schema = StructType([*self.table.rows().schema.fields]).add(EVENT, StringType())
-        changed = rows.select(*self.table.rows().columns).mapInArrow(self._scrub(), schema)
-        self.table.change(changed, self.through)
 
     def _scrub(self) -> _Scrub:
         by_key = defaultdict(list)

@@ -209,7 +209,10 @@ class Files:
         while True:
             if self._follow:
                 self._find_renamed()
-            named = self._matching_paths()
+            paths = sorted({path for each in self._patterns for path in glob(each, recursive=True)})
+            if not paths and not self._follow:
+                raise WrongPipeline(f"no file matches {', '.join(self._patterns)}")
+            named = paths
             for path in self._rotated():
                 yield from self._file(path, is_named=path in named)
             for path in named:
@@ -229,12 +232,6 @@ class Files:
 
     def __str__(self) -> str:
         return f"files {', '.join(self._patterns)}"
-
-    def _matching_paths(self) -> list[str]:
-        paths = sorted({path for each in self._patterns for path in glob(each, recursive=True)})
-        if not paths and not self._follow:
-            raise WrongPipeline(f"no file matches {', '.join(self._patterns)}")
-        return paths
 
     def _rotated(self) -> list[str]:
         """Return the files that were renamed, copied or removed, the oldest change first."""

@@ -277,7 +277,12 @@ class KafkaTopics:
         found = self._admin.describe_topics(TopicCollection(list(self._topics)))
         described = {topic: future.result(ANSWER_S) for topic, future in found.items()}
         for topic, each in described.items():
-            self._identify(topic, str(each.topic_id))
+            identity = str(each.topic_id)  # a broker before Kafka 2.8 gives none
+            state = self._state[topic]
+            before = state.setdefault("topic", identity)
+            if _NO_ID not in (before, identity) and before != identity:
+                _log.warning("the topic %s was created again; it is read from its beginning", topic)
+                self._state[topic] = {"mode": COMPLETE, "offsets": {}, "topic": identity}
         partitions = [
             (topic, each.id, str(about.topic_id))
             for topic, about in described.items()
@@ -292,17 +297,6 @@ class KafkaTopics:
                 ]
             )
             self._assigned = partitions
-
-    def _identify(self, topic: str, identity: str) -> None:
-        """Forget the offsets of *topic* if it was created again, and has another *identity*.
-
-        A broker before Kafka 2.8 gives no identity.
-        """
-        state = self._state[topic]
-        before = state.setdefault("topic", identity)
-        if _NO_ID not in (before, identity) and before != identity:
-            _log.warning("the topic %s was created again; it is read from its beginning", topic)
-            self._state[topic] = {"mode": COMPLETE, "offsets": {}, "topic": identity}
 
     def _operations_of(self, message: Message) -> list[dict[str, Any]]:
         """Return the operations of *message*, and advance the offset of its partition."""

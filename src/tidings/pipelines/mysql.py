@@ -835,7 +835,9 @@ class MySQLTable:
         """Yield pages of the rows after the key *after*, in the order of the key's columns."""
         names = [f"`{each}`" for each in self._rows.keys]
         order = f"ORDER BY {', '.join(names)} LIMIT {BATCH}"
-        last = [_from_json(each) for each in after or ()]
+        last = [
+            (bytes.fromhex(each["hex"]) if isinstance(each, dict) else each) for each in after or ()
+        ]
         while True:
             conditions, values = list[str](), list[Any]()
             for at, name in enumerate(names if last else ()):
@@ -1022,7 +1024,3 @@ def _keyword(query: str) -> str:
 def _to_json(value: Any) -> Any:
     """Return a part of a key as JSON, from which `_from_json` makes a parameter of a query."""
     return {"hex": value.hex()} if isinstance(value, bytes) else to_json_value(value)
-
-
-def _from_json(value: Any) -> Any:
-    return bytes.fromhex(value["hex"]) if isinstance(value, dict) else value

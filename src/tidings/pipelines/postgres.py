@@ -294,13 +294,16 @@ class Decoder:
             case b"R":
                 self._relation(rest)
             case b"I":
-                return self._parse_insert(rest)
+                oid, _ = rest.number("I"), rest.take(1)
+                new, is_complete = self._tuple(oid, rest)
+                return Changed(oid, None, new, is_complete)
             case b"U":
                 return self._parse_update(rest)
             case b"D":
                 return self._parse_delete(rest)
             case b"T":
-                return _parse_truncate(rest)
+                count, _ = rest.number("I"), rest.number("B")
+                return Truncated(tuple(rest.number("I") for _ in range(count)))
             case b"C":
                 return Committed(_end_of(message), message)
         return None
@@ -312,11 +315,6 @@ class Decoder:
         for _ in range(rest.number("H")):
             rest.number("B")
             name, columns[name], _ = rest.text(), rest.number("I"), rest.number("I")
-
-    def _parse_insert(self, rest: _Bytes) -> Changed:
-        oid, _ = rest.number("I"), rest.take(1)
-        new, is_complete = self._tuple(oid, rest)
-        return Changed(oid, None, new, is_complete)
 
     def _parse_update(self, rest: _Bytes) -> Changed:
         oid, mark, old = rest.number("I"), rest.take(1), None
@@ -368,11 +366,6 @@ class _Bytes:
         end = self._data.index(0, self._at)
         text, self._at = self._data[self._at : end].decode(), end + 1
         return text
-
-
-def _parse_truncate(rest: _Bytes) -> Truncated:
-    count, _ = rest.number("I"), rest.number("B")
-    return Truncated(tuple(rest.number("I") for _ in range(count)))
 
 
 def _end_of(commit: bytes) -> str:

@@ -230,7 +230,13 @@ class ServerApp:
         def run() -> Answer:
             if arrival.is_gone and is_heavy:  # these requests wait for each other
                 raise Gone
-            return _with_head(respond(endpoint, request, self._origins))
+            answer = respond(endpoint, request, self._origins)
+            allowed = answer.headers.get("allow", "")
+            if answer.status != 405 or "GET" not in allowed or "HEAD" in allowed:
+                return answer
+            return answer._replace(
+                headers={**answer.headers, "allow": allowed.replace("GET", "GET, HEAD")}
+            )
 
         try:
             if not is_heavy and self._is_grouped(function, request):
@@ -279,14 +285,6 @@ def _fields(request: Request) -> dict[str, object]:
     """Return the fields of a log line about *request*. The route is a template, not the path."""
     feed = {"feed": request.parameters["feed"]} if "feed" in request.parameters else {}
     return {"method": request.method, "route": request.route.rpartition(" ")[2], **feed}
-
-
-def _with_head(answer: Answer) -> Answer:
-    """Add HEAD to the allowed methods of a 405 answer if GET is one of them."""
-    allowed = answer.headers.get("allow", "")
-    if answer.status != 405 or "GET" not in allowed or "HEAD" in allowed:
-        return answer
-    return answer._replace(headers={**answer.headers, "allow": allowed.replace("GET", "GET, HEAD")})
 
 
 def _problem(status: int, text: str, path: str, **headers: str) -> Answer:

@@ -425,7 +425,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         bounds = self.admission.bounds
         is_admitted = self._is_admitted or self.admission.admit(len(self.connections))
-        self._connection = ClosingTransport(transport, self.admission, self._is_receiving)
+        self._connection = ClosingTransport(transport, self.admission, lambda: self._in_message)
         super().connection_made(self._connection)  # type: ignore[arg-type]
         if is_admitted:
             self._wait(bounds.head_s)
@@ -670,9 +670,6 @@ class HttpProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         bounds = self.admission.bounds
         self._wait(bounds.head_s if self._in_message else bounds.keep_alive_s)
-
-    def _is_receiving(self) -> bool:
-        return self._in_message
 
     def _refuse(self, status: int, message: str) -> None:
         """Refuse a request that violates HTTP or a limit, and close the connection."""

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from websockets.http11 import Request
 
     from tidings.core.effects import Clock
-    from tidings.core.triton.registration import Listener
     from tidings.core.websocket.connections import ConnectionStore
     from tidings.http.asgi import CutAfter, Message, Receive, Send
     from tidings.server import http_protocol
@@ -339,7 +338,11 @@ class SocketApp:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         await receive()
         try:
-            listener = _listener(scope)
+            query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+            named = LISTENERS.fullmatch(scope["path"])
+            if named:
+                query["changefeed"] = named["feed"] or ""
+            listener = listener_of(query, headers_of(scope))
         except Rejected as error:
             await refuse(send, error.status, json.dumps({"error": error.body()}))
             return
@@ -428,18 +431,6 @@ async def refuse(send: Send, status: int, body: str) -> None:
     headers = [(b"content-type", b"application/json")] if body else []
     await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
     await send({"type": "websocket.http.response.body", "body": body.encode()})
-
-
-def _listener(scope: Message) -> Listener | None:
-    """Return the listener that the handshake declares, or None; see `listener_of`.
-
-    Every client at a path of `LISTENERS` is a listener.
-    """
-    query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-    named = LISTENERS.fullmatch(scope["path"])
-    if named:
-        query["changefeed"] = named["feed"] or ""
-    return listener_of(query, headers_of(scope))
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):

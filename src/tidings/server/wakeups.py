@@ -373,18 +373,16 @@ class Webhooks:
         while not self._stopped:
             if time.monotonic() >= look_s:
                 look_s = time.monotonic() + LOOK_S
-                self._look()
+                # Load changed webhooks if that has failed before, and mark those that do not rest.
+                if self._running:
+                    with suppress(RuntimeError):  # the system has no thread yet
+                        # Starts a thread if a queued run waits for one.
+                        self._pool.submit(_nothing)
+                self._load()
+                self._due.update(dict.fromkeys(self._active, True))
             self._begin()
             with suppress(Empty):
                 self._happened.get(timeout=max(0.0, look_s - time.monotonic()))()
-
-    def _look(self) -> None:
-        """Load changed webhooks if that has failed before, and mark those that do not rest."""
-        if self._running:
-            with suppress(RuntimeError):  # the system has no thread yet
-                self._pool.submit(_nothing)  # starts a thread if a queued run waits for one
-        self._load()
-        self._due.update(dict.fromkeys(self._active, True))
 
     def _load(self) -> None:
         """Load the webhooks of the feeds in `_unread`. Those that are new or changed are active."""
@@ -395,15 +393,12 @@ class Webhooks:
                 feed = next(iter(self._unread))
                 named = dict(self._registry.all(feed))
                 self._unread.discard(feed)
-                self._know(feed, named)
+                self._active -= {(feed, name) for name in self._known.pop(feed, ())}
+                if named:
+                    self._known[feed] = named
+                    self._active |= {(feed, name) for name in named}
         except Exception as error:  # noqa: BLE001 (this thread must continue, to load them later)
             log.warning("the webhooks could not be loaded: %s", error)
-
-    def _know(self, feed: str, named: Named) -> None:
-        self._active -= {(feed, name) for name in self._known.pop(feed, ())}
-        if named:
-            self._known[feed] = named
-            self._active |= {(feed, name) for name in named}
 
     def _begin(self) -> None:
         """Start the due webhooks that are not running."""

@@ -179,19 +179,16 @@ class Writer:
                 job.error = error
                 return
             for each in jobs:
-                self._do(each)
+                try:
+                    with self._database.part():
+                        each.result = each.run()
+                except Exception as error:  # noqa: BLE001 (`Writer.write` raises it)
+                    each.error = error
 
     def _put_back(self, jobs: list[_Job], first: int) -> None:
         """Move the jobs from number *first* on from *jobs* to the start of the queue."""
         self._jobs[:0] = jobs[first:]
         del jobs[first:]
-
-    def _do(self, job: _Job) -> None:
-        try:
-            with self._database.part():
-                job.result = job.run()
-        except Exception as error:  # noqa: BLE001 (`Writer.write` raises it)
-            job.error = error
 
 
 def _settle(job: _Job) -> None:

@@ -202,13 +202,15 @@ def parse(written: Mapping[str, str]) -> Options:
             raise WrongOption(name, "must not be empty")
     chosen = {name: _choice(given, name) for name in _CHOICES}
     numbers = {name: _number(given, name) for name in _NUMBERS}
+    if "atleast" in given and chosen["what"] != STATE:
+        raise WrongOption("atLeast", "is valid only with what=state")
     return Options(
         where=_where(given, chosen),
         wanted=_filter(given),
         what=chosen["what"],
         since=given.get("since", OLDEST),
         until=given.get("until", ""),
-        at_least=_at_least(given, chosen["what"]),
+        at_least=given.get("atleast", NOW),
         start=given.get("start", COPY),
         columns=tuple(given["columns"].replace(" ", "").split(",")) if "columns" in given else (),
         partitions=numbers["partitions"],
@@ -217,12 +219,6 @@ def parse(written: Mapping[str, str]) -> Options:
         fails=chosen["fellOff"] == FAIL,
         job=given.get("job", ""),
     )
-
-
-def _at_least(given: Mapping[str, str], what: str) -> str:
-    if "atleast" in given and what != STATE:
-        raise WrongOption("atLeast", "is valid only with what=state")
-    return given.get("atleast", NOW)
 
 
 def _choice(given: Mapping[str, str], name: str) -> str:

@@ -332,7 +332,10 @@ class Job:
         if read is not None and counts.bad > self.options.skip_bad:
             raise BadDump(counts.bad, self._first(read.where("error IS NOT NULL"), lines))
         summary = _summarize(known, counts, expected=self.options.expected)
-        self._check(summary, counts.declared)
+        counted = Found(summary.lines + summary.bad_lines, counts.declared)
+        self._guard(dumps.check_dump(counted, expected=self.options.expected), summary)
+        if not summary.newest:  # the dump has no valid line of the selected types
+            self._guard(dumps.check_dump(Found(0)), summary)
         described = lines if read is None else dump.object_lines(lines, read)
         described = dump.of_types(described, self.options.types)
         return described, summary, self._watermark(described, lines, summary)
@@ -391,12 +394,6 @@ class Job:
         rows, counts = self._observe(rows, "rows", count, objects)
         source.check()
         return _State(dump.of_types(rows, self.options.types), **counts)
-
-    def _check(self, summary: Summary, declared: int | None) -> None:
-        counted = Found(summary.lines + summary.bad_lines, declared)
-        self._guard(dumps.check_dump(counted, expected=self.options.expected), summary)
-        if not summary.newest:  # the dump has no valid line of the selected types
-            self._guard(dumps.check_dump(Found(0)), summary)
 
     def _compare(self, lines: DataFrame, state: _State) -> _Compared:
         """Store the necessary changes, and return them with their counts.

@@ -56,7 +56,7 @@ from tidings.sync.cli import (
 
 if TYPE_CHECKING:
     from tidings.sync.feed import Feed
-    from tidings.sync.postgres import Chunk, ChunkEnd, Mapping, PostgresTable
+    from tidings.sync.postgres import Chunk, ChunkEnd, PostgresTable
 
 IN_MEMORY = Path(":memory:")
 _MAKE = """
@@ -560,7 +560,12 @@ def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **optio
         raise click.ClickException(f"{needs}; {how_to_install('flow')}")
     feed = open_feed(named)
     with _failures(), closing(_table(dsn, table, options)) as source:
-        what = _what(named, source, options)
+        # The progress is valid only for a sync with this identity.
+        where = named.url or named.stage or named.endpoint_url
+        same = ("key", "changed", "parents", "with_data", "no_deletes")
+        what = {"feed": named.feed, "where": where, "table": str(source), "type": source.type} | {
+            name: options[name] for name in same
+        }
         with closing(Progress(options["progress"] or IN_MEMORY, what)) as progress:
             dry_run = options["dry_run"]
             lineage = Lineage.of(named, source.dataset(), dry_run) if options["lineage"] else None
@@ -637,26 +642,11 @@ def _compare(options: dict[str, Any]) -> Compare:
 
 
 def _table(dsn: str, table: str, options: dict[str, Any]) -> PostgresTable:
-    from tidings.sync.postgres import PostgresTable
-
-    return PostgresTable(dsn, table, _mapping(options))
-
-
-def _mapping(options: dict[str, Any]) -> Mapping:
-    from tidings.sync.postgres import Mapping
+    from tidings.sync.postgres import Mapping, PostgresTable
 
     key = tuple(name.strip() for name in options["key"].split(",") if name.strip())
     columns = options["changed"], options["parents"], options["with_data"]
-    return Mapping(options["kind"], key, *columns)
-
-
-def _what(named: NamedFeed, source: PostgresTable, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the identity of a sync. Its progress is valid only for a sync with this identity."""
-    where = named.url or named.stage or named.endpoint_url
-    same = ("key", "changed", "parents", "with_data", "no_deletes")
-    return {"feed": named.feed, "where": where, "table": str(source), "type": source.type} | {
-        name: options[name] for name in same
-    }
+    return PostgresTable(dsn, table, Mapping(options["kind"], key, *columns))
 
 
 def _show(state: TableSyncState, as_json: bool, **ended: str) -> None:

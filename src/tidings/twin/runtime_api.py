@@ -97,7 +97,10 @@ class LoopbackServer:
         try:
             while (request := await _read(reader)) is not None:
                 response = await self._handler(request)
-                writer.write(_encode(response))
+                lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
+                lines += [f"{name}: {value}" for name, value in response.headers.items()]
+                lines += [f"Content-Length: {len(response.body)}", "", ""]
+                writer.write("\r\n".join(lines).encode("latin-1") + response.body)
                 await writer.drain()
         except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # do not answer a client that is gone, is too slow, or does not send HTTP
@@ -125,13 +128,6 @@ async def _read(reader: asyncio.StreamReader) -> RuntimeRequest | None:
     async with asyncio.timeout(BODY_S):
         body = await reader.readexactly(size) if size else b""
     return RuntimeRequest(method, unquote(target.partition("?")[0]), headers, body)
-
-
-def _encode(response: Response) -> bytes:
-    lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
-    lines += [f"{name}: {value}" for name, value in response.headers.items()]
-    lines += [f"Content-Length: {len(response.body)}", "", ""]
-    return "\r\n".join(lines).encode("latin-1") + response.body
 
 
 @dataclass(frozen=True, slots=True)

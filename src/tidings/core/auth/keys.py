@@ -189,20 +189,16 @@ def validate_key(key: Key) -> Key:
     if key.streams < 0 or key.streams > limits.KEY_STREAMS_MAX:
         rule = f"must be 1 to {limits.KEY_STREAMS_MAX} at once, or 0 for {limits.KEY_STREAMS}"
         raise InvalidSetting(rule, field="streams", value=key.streams)
-    _check_prefixes(key.feeds)
+    if len(key.feeds) > limits.KEY_PREFIXES_MAX:
+        raise InvalidSetting(f"has at most {limits.KEY_PREFIXES_MAX} prefixes", field="feeds")
+    for prefix in key.feeds:
+        if not NAME.fullmatch(prefix):
+            raise InvalidSetting(f"a prefix of names {NAME_RULE}", field="feeds", value=prefix)
     for name, text in (("label", key.label), ("by", key.made_by)):
         if len(text) > limits.KEY_LABEL_CHARS_MAX or not text.isprintable():
             rule = f"must be at most {limits.KEY_LABEL_CHARS_MAX} printable characters"
             raise InvalidSetting(rule, field=name, value=text)
     return key
-
-
-def _check_prefixes(prefixes: tuple[str, ...]) -> None:
-    if len(prefixes) > limits.KEY_PREFIXES_MAX:
-        raise InvalidSetting(f"has at most {limits.KEY_PREFIXES_MAX} prefixes", field="feeds")
-    for prefix in prefixes:
-        if not NAME.fullmatch(prefix):
-            raise InvalidSetting(f"a prefix of names {NAME_RULE}", field="feeds", value=prefix)
 
 
 def _has_all(right: Allowed, scope: str, key: Key) -> bool:
@@ -321,18 +317,14 @@ class KeyRing:
             has = ", ".join(sorted(each.value for each in key.roles))
             raise OutsideKey(f"has {has}, but this request needs {role.value}")
         if self._meter and key.rate:
-            self._charge(self._meter, feed, key, given)
+            if not given.is_charged:
+                self._meter.spend(feed, key.id, key.rate)
+            if given.size:
+                weight = limits.KEY_READ_SIZE // limits.KEY_BODY_BYTES
+                self._meter.charge(feed, key.id, key.rate, weight * given.size)
         admission = Admission(key.id, key.expires_ms, key.rate)
         streams = key.streams or limits.KEY_STREAMS
         return Allowed(key.bound, admission, key.id, streams, key.feeds)
-
-    def _charge(self, meter: RateLimiter, feed: str, key: Key, given: Credential) -> None:
-        """Count the request, and its body if it has arrived."""
-        if not given.is_charged:
-            meter.spend(feed, key.id, key.rate)
-        if given.size:
-            weight = limits.KEY_READ_SIZE // limits.KEY_BODY_BYTES
-            meter.charge(feed, key.id, key.rate, weight * given.size)
 
     def forget(self, feed: str, name: str) -> None:
         """Remove the key with the id *name* from the cache, because the key was changed."""

@@ -494,7 +494,11 @@ class CatchUp:
         try:
             run = self.read(feed, after, leave=wanted.leave, begun=0 if complete else progress.page)
         except PagesLost as lost:
-            return self._lost_step(feed, progress, wanted, after, lost)
+            # Read the archive or the state in place of the lost pages.
+            step = self._archive_step(feed, progress, wanted, after, lost.beyond)
+            if self._leads_back(feed, step, lost.beyond):
+                raise lost
+            return step
         if run.trimmed:
             return self._trimmed_step(feed, progress, wanted, after, run.floor)
         if not run.pages:
@@ -506,15 +510,6 @@ class CatchUp:
         if run.more:
             return Step(parts, moved, size=size)
         return replace(self._frontier_step(parts, moved), size=size)
-
-    def _lost_step(
-        self, feed: str, progress: Progress, wanted: Filter, after: int, lost: PagesLost
-    ) -> Step:
-        """Return a step from the archive or the state, in place of lost pages."""
-        step = self._archive_step(feed, progress, wanted, after, lost.beyond)
-        if self._leads_back(feed, step, lost.beyond):
-            raise lost
-        return step
 
     def _trimmed_step(
         self, feed: str, progress: Progress, wanted: Filter, after: int, floor: int

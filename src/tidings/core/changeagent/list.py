@@ -114,11 +114,14 @@ def parse(query: Mapping[str, Sequence[str]]) -> Query:
     Raises:
         InvalidChange: a value breaks its rule.
     """
+    given = query.get("tag", ())
+    if len(set(given)) > limits.FILTER_VALUES_MAX:
+        raise InvalidChange(f"Invalid tag: more than {limits.FILTER_VALUES_MAX} tags")
     return Query(
         since=_integer(query, "since", 0, ID_MAX),
         limit=_integer(query, "limit", limits.CHANGES_LIMIT, limits.CHANGES_LIMIT_MAX),
         block_s=_integer(query, "block", 0, limits.CHANGES_LIMIT_MAX),
-        tags=_tags(query.get("tag", ())),
+        tags=frozenset(given),
         strict=_switch(query, "strict"),
     )
 
@@ -136,12 +139,6 @@ def _switch(query: Mapping[str, Sequence[str]], name: str) -> bool:
     if text not in ("true", "false"):
         raise InvalidChange(f"Invalid {name}", value=text)
     return text == "true"
-
-
-def _tags(given: Sequence[str]) -> frozenset[str]:
-    if len(set(given)) > limits.FILTER_VALUES_MAX:
-        raise InvalidChange(f"Invalid tag: more than {limits.FILTER_VALUES_MAX} tags")
-    return frozenset(given)
 
 
 @dataclass(slots=True)

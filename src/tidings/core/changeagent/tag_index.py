@@ -54,10 +54,7 @@ class Summary:
 
     def may_hold(self, tags: Iterable[str]) -> bool:
         """Return False only if no entry of these pages has one of *tags*."""
-        return any(all(self._has(bit) for bit in self._bits_of(tag)) for tag in tags)
-
-    def _bits_of(self, tag: str) -> Iterator[int]:
-        return _bits_of(tag, 8 * len(self.bits))
+        return any(all(self._has(bit) for bit in _bits_of(tag, 8 * len(self.bits))) for tag in tags)
 
     def _has(self, bit: int) -> bool:
         return bool(self.bits[bit >> 3] & 1 << (bit & 7))

@@ -279,7 +279,11 @@ class Follower:
         try:
             return self._run(lease, handler, work, until_ms)
         except Exception:
-            self._abandon(work)
+            # A late write of this run is harmless. Keep the lease if it is uncertain which
+            # checkpoint is stored, because a release writes the checkpoint and might move it back.
+            if work.stored is not None:
+                with suppress(Exception):  # the caller raises the error that ended the run
+                    self.store.release(work.stored, force=True)
             raise
 
     def _run(self, lease: Lease, handler: Handler, work: _Work, until_ms: int | None) -> int:
@@ -302,16 +306,6 @@ class Follower:
         self.reader.count("FollowerPages", lease.checkpoint - first)
         return lease.checkpoint - first
 
-    def _abandon(self, work: _Work) -> None:
-        """Release the lease after an error, so that the next holder need not observe it first.
-
-        A late write of this run is harmless. Keep the lease if it is uncertain which checkpoint is
-        stored, because a release writes the checkpoint and might move it back.
-        """
-        if work.stored is not None:
-            with suppress(Exception):  # the caller raises the error that ended the run
-                self.store.release(work.stored, force=True)
-
     def _take(self, feed: str, name: str, seen: Observation | None) -> Lease | None:
         over = seen if seen is not None and seen.is_long_enough else None
         for _ in range(_TAKE_ATTEMPTS):
@@ -325,20 +319,14 @@ class Follower:
                 longer = replace(seen, ms=seen.ms + limits.LEASE_LOOK_MS)
                 self.waker.wake(lease.feed, lease.name, longer)
                 return None
-            if self._mark(lease):
+            # If the holder is late and no process observes the lease, start an observation.
+            look = lease.next_look(self.reader.clock())
+            before = self.store.mark(lease.feed, lease.name, look=look)
+            if look and before not in (None, look):
+                self.waker.wake(lease.feed, lease.name, Observation(lease.fence, lease.beat))
+            if before is not None:
                 return None
         return None
-
-    def _mark(self, lease: Lease) -> bool:
-        """Leave a mark and return True; return False if the lease has been released.
-
-        If the holder is late and no process observes the lease, start an observation.
-        """
-        look = lease.next_look(self.reader.clock())
-        before = self.store.mark(lease.feed, lease.name, look=look)
-        if look and before not in (None, look):
-            self.waker.wake(lease.feed, lease.name, Observation(lease.fence, lease.beat))
-        return before is not None
 
     def _turn(self, lease: Lease, handler: Handler, work: _Work) -> tuple[Lease, bool]:
         """Handle the next pages and store the result; return the lease, and True to end the run.

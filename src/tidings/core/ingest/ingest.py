@@ -99,20 +99,16 @@ class Ingester:
         except Rejected as error:
             self.runtime.count("RequestsRejected", 1)
             if isinstance(error, InvalidOperation | InvalidItem | TooLarge):
-                self._count_refused(request.feed)
+                with suppress(Unavailable):
+                    key = self.feed_names.find(request.feed)
+                    if key is not None:
+                        self.counters.refuse(key)
             raise
         self.runtime.count("OperationsIngested", count)
         if not request.ids:
             return []
         prefix = page.id_prefix
         return [f"{prefix}{slot:06x}" for slot in range(count)]
-
-    def _count_refused(self, feed: str) -> None:
-        """Count a request with invalid operations; ignore a failure of the store of counters."""
-        with suppress(Unavailable):
-            key = self.feed_names.find(feed)
-            if key is not None:
-                self.counters.refuse(key)
 
     def _append(self, request: PostRequest) -> tuple[Page, int]:
         """Append the operations; return the page and the number of operations in it."""

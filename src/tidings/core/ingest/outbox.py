@@ -88,19 +88,16 @@ class Forwarder:
 
     def _forward(self, feed: str, message: OutboxMessage) -> None:
         try:
-            self._append(feed, message)
+            body = message.body.encode()
+            lines = self.lines[message.kind](feed, body, NDJSON_TYPE, self.runtime.clock())
+            fingerprint = hashlib.sha256(body).hexdigest()
+            self.appender.append_once(feed, lines, f"outbox/{message.id}", fingerprint)
         except Rejected as error:
             self.outbox.put_aside(feed, message, str(error))
             self.runtime.count("LettersRefused", 1)
             return
         self.outbox.done(feed, message)
         self.runtime.count("LettersForwarded", 1)
-
-    def _append(self, feed: str, message: OutboxMessage) -> None:
-        body = message.body.encode()
-        lines = self.lines[message.kind](feed, body, NDJSON_TYPE, self.runtime.clock())
-        fingerprint = hashlib.sha256(body).hexdigest()
-        self.appender.append_once(feed, lines, f"outbox/{message.id}", fingerprint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

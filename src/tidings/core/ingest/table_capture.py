@@ -84,22 +84,19 @@ class Capture:
 
     def _line(self, write: Write, event: str, attributes: Attributes) -> str:
         item = write.keys | attributes
+        made = _one(self.id, write.keys, "id")
+        if not _can_be_split(self.id, write.keys):
+            rule = "the value of an attribute contains the text that follows it in the template"
+            raise InvalidOperation(rule, field="id", value=made)
         fields: dict[str, Any] = {
             "event": event,
             "type": _one(self.type, item, "type"),
-            "id": self._id(write),
+            "id": made,
             "parents": list(dict.fromkeys(p for each in self.parents for p in _texts(each, item))),
         }
         if event != "delete":  # a deleted item still has the timestamp of its previous change
             fields["timestamp"] = item.get(self.timestamp)
         return line_from(fields, now_ms=write.at_ms)
-
-    def _id(self, write: Write) -> str:
-        made = _one(self.id, write.keys, "id")
-        if not _can_be_split(self.id, write.keys):
-            rule = "the value of an attribute contains the text that follows it in the template"
-            raise InvalidOperation(rule, field="id", value=made)
-        return made
 
 
 def parse(text: str) -> Capture:

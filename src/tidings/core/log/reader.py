@@ -156,7 +156,11 @@ class Reader:
         count = contiguous(pages, after)
         waiting = count < len(pages)
         more = batch.more and not waiting
-        self._remember(feed, None if more else pages[count - 1].number if count else after)
+        end = None if more else pages[count - 1].number if count else after
+        if end is None:
+            self.ends.pop(feed, None)
+        else:
+            self.ends[feed] = end
         if count:
             return Run(pages[:count], waiting=waiting, more=more)
         floor = self.log.floor(feed)
@@ -166,13 +170,6 @@ class Reader:
             self.count("PagesLost", pages[0].first - after - 1)
             raise PagesLost(feed=feed, first=after + 1, beyond=pages[0].first)
         return Run([], waiting=waiting, floor=floor)
-
-    def _remember(self, feed: str, end: int | None) -> None:
-        """Cache *end* as the end of the log; remove the cached end if *end* is None (unknown)."""
-        if end is None:
-            self.ends.pop(feed, None)
-        else:
-            self.ends[feed] = end
 
     def read_until(self, feed: str, after: int, until: int) -> Run:
         """Return the pages after page *after* up to page *until*.

@@ -196,7 +196,10 @@ def decode_spelled(text: bytes, field: str) -> tuple[Any, str]:
         InvalidOperation, TooLarge: see `decode_json`.
     """
     _check_depth(text, field)
-    _check_parts(text, field)
+    most = limits.JSON_PARTS_MAX
+    if sum(map(text.count, (b"[", b"{", b","))) > most and len(_structure(text)) > most:
+        rule = f"one JSON value holds at most {most} brackets and commas"
+        raise TooLarge(rule, field=field)
     return _decode(text, field)
 
 
@@ -293,14 +296,6 @@ def _structure(text: bytes) -> bytes:
     if b"\\" in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b"".join(text.translate(_ALIKE, _OTHERS).split(b'"')[::2])
-
-
-def _check_parts(text: bytes, field: str) -> None:
-    """Check that *text*, a JSON value, has up to `limits.JSON_PARTS_MAX` brackets and commas."""
-    most = limits.JSON_PARTS_MAX
-    if sum(map(text.count, (b"[", b"{", b","))) > most and len(_structure(text)) > most:
-        rule = f"one JSON value holds at most {most} brackets and commas"
-        raise TooLarge(rule, field=field)
 
 
 def check_count(count: int) -> None:

@@ -262,7 +262,11 @@ class _Run:
         elif relay.copy is not None:
             self._copy(relay.copy, assignment.url)
         elif self.comparison.blocks(relay):
-            self._compare(assignment.url)
+            compared = self.comparison.step(self.relay, assignment.url)
+            if compared is not None:
+                self.lock.save(compared)
+            elif self.comparison.blocks(self.relay):
+                self._wait()
         else:
             self._read(assignment.url)
 
@@ -353,19 +357,15 @@ class _Run:
         elif groups:
             self._append_all(groups, batch.filtered)
         else:
-            self._idle()
+            if self.relay != _well(self.relay) or self.lock.has_unsaved_changes:
+                self.lock.save(_well(self.relay))
+            else:
+                self.lock.renew()
+            self.lock.mark_stale()
             if status.ended:  # such an upstream answers at once, without waiting for a page
                 self._wait()
         if self.source.selection == ALL and not batch.is_full:
             self.comparison.begin(self.relay)
-
-    def _compare(self, url: str) -> None:
-        """Continue the comparison with the upstream's state, or wait if it cannot continue yet."""
-        compared = self.comparison.step(self.relay, url)
-        if compared is not None:
-            self.lock.save(compared)
-        elif self.comparison.blocks(self.relay):
-            self._wait()
 
     def _is_ours(self) -> bool:
         """Return True if all pages of the local log are copies; otherwise stop the relay.
@@ -404,14 +404,6 @@ class _Run:
             error = f"page {first} or a later one exists already, but was not copied"
             self._stop(RelayStatus.OTHER_LOG, error)
         return False
-
-    def _idle(self) -> None:
-        """Record that the upstream has no page after the checkpoint."""
-        if self.relay != _well(self.relay) or self.lock.has_unsaved_changes:
-            self.lock.save(_well(self.relay))
-        else:
-            self.lock.renew()
-        self.lock.mark_stale()
 
     def _is_cycle(self, status: UpstreamStatus, url: str) -> bool:
         """Return True, and store an error, if the upstream copies this feed, also indirectly.

@@ -169,7 +169,11 @@ class ReplicationReader:
             return self.pages(feed, after, selection, size)
         pages = _with_known_parents(status, selection, run.pages) if run is not None else []
         if pages and not valid:
-            self._check(feed, after, pages.pop(0))
+            page = pages.pop(0)
+            if (page.number, page.seconds) != (after.page, after.seconds):
+                rule = f"is of another log: page {page.number} here ends with {page.end.encode()}"
+                raise OtherLog(rule, field="after", value=after.encode())
+            self._valid[feed] = after
             if run is not None and run.more and not pages:  # only the checked page was read
                 return self.pages(feed, after, selection, size)
         if not pages:
@@ -230,12 +234,6 @@ class ReplicationReader:
             rule = f"is beyond the end of this log, which is page {counter.page}"
             raise OtherLog(rule, field="after", value=after.encode())
         return counter.successor != "" and status.head >= counter.page
-
-    def _check(self, feed: str, after: Place, page: Page) -> None:
-        if (page.number, page.seconds) != (after.page, after.seconds):
-            rule = f"is of another log: page {page.number} here ends with {page.end.encode()}"
-            raise OtherLog(rule, field="after", value=after.encode())
-        self._valid[feed] = after
 
     def _fill(
         self,

@@ -124,7 +124,14 @@ class Corrector:
         """
         self.feed_names.check(feed)
         self.writable.check(feed)
-        self._check_age(feed, through)
+        # An object that was deleted since the plan was made must still have its tombstone, or it
+        # would look as if it had never existed. The second half of the lifetime of tombstones is a
+        # margin for clock skew and outages.
+        run, now = self.reader.read(feed, through, 1), self.reader.clock()
+        age_ms = now - run.pages[0].at_ms if run.pages else 0
+        remembered_ms = now - known_since(self.tombstones, feed, now)
+        if run.trimmed or age_ms > remembered_ms // 2:
+            raise PlanTooOld(feed=public_name(feed), through=through)
         until, counts = self.steady() + run_ms, Counter[Verdict]()
         read = corrections.read(part, handled=handled)
         for section in _groups(read, limits.CORRECT_SECTION, limits.CORRECT_SECTION_BYTES):
@@ -138,19 +145,6 @@ class Corrector:
                 counts += verdicts
                 handled += len(batch)
         return _outcome(counts, handled, complete=True)
-
-    def _check_age(self, feed: str, through: int) -> None:
-        """Refuse a plan that is older than half the lifetime of tombstones.
-
-        An object that was deleted since the plan was made must still have its tombstone. Otherwise
-        the object would look as if it had never existed. The second half of the lifetime is a
-        margin for clock skew and outages.
-        """
-        run, now = self.reader.read(feed, through, 1), self.reader.clock()
-        age_ms = now - run.pages[0].at_ms if run.pages else 0
-        remembered_ms = now - known_since(self.tombstones, feed, now)
-        if run.trimmed or age_ms > remembered_ms // 2:
-            raise PlanTooOld(feed=public_name(feed), through=through)
 
     def _look(self, feed: str, section: Sequence[Correction]) -> Conflicts:
         """Return the positions of the objects of *section*, as of the first hole of the log.

@@ -59,16 +59,12 @@ def event_for(dumped: int | None, stored: StoredObject | None) -> str | None:
     if stored is not None and stored.later:
         return None
     if dumped is not None:
-        return _upsert_for(dumped, stored)
+        if stored is None:
+            return "insert"
+        if dumped <= stored.ms:
+            return None
+        return "insert" if stored.deleted else "update"
     return None if stored is None or stored.deleted else "delete"
-
-
-def _upsert_for(dumped: int, stored: StoredObject | None) -> str | None:
-    if stored is None:
-        return "insert"
-    if dumped <= stored.ms:
-        return None
-    return "insert" if stored.deleted else "update"
 
 
 def dump_line(raw: Mapping[str, object], *, where: str = "") -> str:

@@ -403,7 +403,10 @@ def _options(raw: Mapping[str, Any]) -> tuple[str, ...]:
         words += ["--no-deletes"]
     for name in ("expect", "skip_bad"):
         if raw.get(name) is not None:
-            words += [f"--{name.replace('_', '-')}", str(_integer(raw, name))]
+            value = raw[name]
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InvalidSync("must be a whole number of at least 0", field=name, value=value)
+            words += [f"--{name.replace('_', '-')}", str(value)]
     if raw.get("max_delete_share") is not None:
         words += ["--max-delete-share", str(_share(raw))]
     return tuple(words)
@@ -422,13 +425,6 @@ def _flag(raw: Mapping[str, Any], name: str, default: bool) -> bool:
     value = raw.get(name, default)
     if not isinstance(value, bool):
         raise InvalidSync("must be true or false", field=name, value=value)
-    return value
-
-
-def _integer(raw: Mapping[str, Any], name: str) -> int:
-    value = raw[name]
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidSync("must be a whole number of at least 0", field=name, value=value)
     return value
 
 

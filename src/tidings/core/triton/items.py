@@ -99,9 +99,13 @@ def line_of(raw: object, resources: Mapping[str, Resource], *, now_ms: int, wher
     if not isinstance(kind.get("subResources"), list):
         raise InvalidItem("must be an array of strings", field=f"{where}subResources")
     extra = {name: value for name, value in raw.items() if name not in (*_OURS, "event")}
+    event = raw.get("event", _UPDATE)
+    if event not in EVENTS:
+        rule = f"must be one of {', '.join(EVENTS)}"
+        raise InvalidItem(rule, field=f"{where}event", value=event)
     return line_from(
         {
-            "event": _event(raw, where),
+            "event": event,
             "type": kind["resource"],
             "id": raw["changedResourceId"],
             "changed": kind["subResources"],
@@ -110,18 +114,6 @@ def line_of(raw: object, resources: Mapping[str, Resource], *, now_ms: int, wher
         now_ms=now_ms,
         where=where,
     )
-
-
-def _event(raw: Mapping[str, Any], where: str) -> object:
-    """Return the event that the item names, or `update`.
-
-    An item may name the event `delete`, because a bootstrap must not include deleted objects.
-    """
-    event = raw.get("event", _UPDATE)
-    if event not in EVENTS:
-        rule = f"must be one of {', '.join(EVENTS)}"
-        raise InvalidItem(rule, field=f"{where}event", value=event)
-    return event
 
 
 class Items:

@@ -267,7 +267,10 @@ def _plan_page(
         operation = with_sub_resources(line, resources)
         matching = index.matching(operation)
         if operation.changed:
-            matching = _without_listeners(planned, page, line, operation, matching)
+            if _want(planned, page, (each for each in matching if each.filter.listens)):
+                planned.items.add(len(planned.events))
+                planned.events.append(item_of(line, operation, page.at_ms))
+            matching = [each for each in matching if not each.filter.listens]
         for erasures, audiences in _by_erasures(line, matching):
             if _want(planned, page, audiences):
                 event = of_line(page.id_prefix, slot, line, page.trace, erasures=erasures)
@@ -315,16 +318,6 @@ def _by_redaction(
         audiences = [each for each in leaving if each.filter.redacted == redacted]
         if audiences:
             yield audiences, leave
-
-
-def _without_listeners(
-    planned: Plan, page: Page, line: str, operation: Operation, matching: Sequence[Audience]
-) -> list[Audience]:
-    """Plan the item for listeners in *matching*; return the audiences of other clients."""
-    if _want(planned, page, (each for each in matching if each.filter.listens)):
-        planned.items.add(len(planned.events))
-        planned.events.append(item_of(line, operation, page.at_ms))
-    return [each for each in matching if not each.filter.listens]
 
 
 def _want(planned: Plan, page: Page, audiences: Iterable[Audience]) -> bool:

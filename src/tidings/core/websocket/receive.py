@@ -80,6 +80,9 @@ def parse_message(text: str, feed_names: FeedNames) -> Message:
         return Message(act)
     cursor, leave = _cursor(raw, act), _switch(raw, "leave")
     # With an unknown encoding, the client receives plain messages, which all clients can read.
+    password = raw.get("password")
+    if password is not None and not isinstance(password, str):
+        raise InvalidMessage("must be a string", field="password")
     return Message(
         act=act,
         feed=feed_names.key(_text(raw, "feed", DEFAULT_FEED)),
@@ -88,7 +91,7 @@ def parse_message(text: str, feed_names: FeedNames) -> Message:
         ),
         cursor=cursor,
         at=cursors.parse(cursor),
-        password=_password(raw),
+        password=password,
         leave=leave,
         encoding=GZIP if _text(raw, "encoding", "") == GZIP else "",
         options=EventOptions(*(_switch(raw, name) for name in OPTIONS)),
@@ -132,13 +135,6 @@ def _text(raw: dict[str, Any], field: str, default: str) -> str:
     if not isinstance(value, str):
         raise InvalidMessage("must be a string", field=field, value=value)
     return value
-
-
-def _password(raw: dict[str, Any]) -> str | None:
-    password = raw.get("password")
-    if password is not None and not isinstance(password, str):
-        raise InvalidMessage("must be a string", field="password")
-    return password
 
 
 def _switch(raw: dict[str, Any], field: str) -> bool:

@@ -66,34 +66,25 @@ class Replayer:
         try:
             self._replay(connection)
         except Exception:
-            self._abandon(connection_id, connection.runner)
+            # Another replay may repeat events that were sent but not saved as progress.
+            with suppress(Exception):  # report the error that ended the replay, not this one
+                current = self.delivery.connections.get(connection_id)
+                if current is not None and current.runner == connection.runner and serves(current):
+                    self._save(current, current.with_fields(runner="", runner_expires_ms=0))
             raise
-
-    def _abandon(self, connection_id: str, runner: str) -> None:
-        """Let another replay serve the connection after an error.
-
-        The other replay may repeat events that were sent but not saved as progress.
-        """
-        with suppress(Exception):  # report the error that ended the replay, not this one
-            current = self.delivery.connections.get(connection_id)
-            if current is not None and current.runner == runner and serves(current):
-                self._save(current, current.with_fields(runner="", runner_expires_ms=0))
 
     def _replay(self, connection: Connection) -> None:
         until = self.runtime.steady() + limits.REPLAY_RUN_MS
         charge = self.charges(connection.feed, connection.admission)
         charge.due = True  # reads by other clients of the key may have used up its rate
         while not (rests := charge.wait_ms() > 0) and self.runtime.steady() < until:
-            if not self._has_room(connection):
+            if not (self.room is None or self.room.has_room(connection.id)):
                 break
             stepped = self._step(connection, charge)
             if stepped is None:
                 return
             connection = stepped
         self._sign_off(connection, rests=rests)
-
-    def _has_room(self, connection: Connection) -> bool:
-        return self.room is None or self.room.has_room(connection.id)
 
     def _sign(self, connection_id: str) -> Connection | None:
         """Acquire the connection for this run; return None if another process serves it."""
@@ -121,14 +112,10 @@ class Replayer:
                 self.delivery, saved
             )  # the client unsubscribed before this run released the connection
         elif saved is not None and not rests:
-            self._replay_again(connection.id)
-
-    def _replay_again(self, connection_id: str) -> None:
-        """Request the next run. Call this after the save that releases the connection."""
-        if self.room is None:
-            self.waker.replay(connection_id)
-        else:
-            self.room.replay_with_room(connection_id)
+            if self.room is None:
+                self.waker.replay(connection.id)
+            else:
+                self.room.replay_with_room(connection.id)
 
     def _step(self, connection: Connection, charge: ReadCharge) -> Connection | None:
         """Send the next events and save the progress; return None when the replay is over."""
