@@ -29,12 +29,11 @@ from tests.simulation.functions import FEED, FEEDS, Reached, counting, directly,
 from tests.simulation.model import Broken, Wanted
 from tests.simulation.process import Process
 from tests.simulation.settings import TOMBSTONE_MS
-from tests.simulation.stores import rows_of
+from tests.simulation.stores import NoFeedStore, rows_of
 from tests.simulation.world import World
 from tidings.assembly.feed import Assembly
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.feeds.records import NoFeedStore
 from tidings.core.model.pages import Page
 from tidings.core.replication.election import LeaderLease
 from tidings.core.replication.relay import RELAY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tests.fakes import (
     MemoryClaims,
@@ -27,13 +27,29 @@ from tests.fakes import (
 from tests.simulation.model import Broken, Log
 from tidings.core import limits
 from tidings.core.consumers.consumer import Change, Consumer
-from tidings.core.feeds.records import NoFeedStore
+from tidings.core.feeds.records import FeedRecord
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import Row
 from tidings.core.websocket.connections import Outcome
 from tidings.server.memory import Saved, StoredFollower
 
 OnMessage = Callable[[str], None]
+
+
+class NoFeedStore:
+    """Implements `FeedStore` for a process that has only configured feeds."""
+
+    def record(self, name: str) -> FeedRecord | None:
+        return None
+
+    def records(self, after: str = "", limit: int = limits.FEEDS_LISTED) -> Sequence[FeedRecord]:
+        return ()
+
+    def unfinished(self) -> Sequence[FeedRecord]:
+        return ()
+
+    def save(self, record: FeedRecord) -> bool:
+        return False
 
 
 class ReportingLog(MemoryLog):

@@ -13,12 +13,13 @@ import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
+from tests.unit.core.archive.selecting import select_entries
 from tests.unit.core.scene import NOW, line
 from tests.unit.lake.dying import Dying, Killed, Losing
 from tests.unit.lake.parts import Scene, fold, kept
 from tidings.core import limits
 from tidings.core.archive import segments
-from tidings.core.archive.compaction import PAGE_BYTES, select_entries
+from tidings.core.archive.compaction import PAGE_BYTES
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.segments import Span
 from tidings.core.changeagent.changes import Change, line_of

@@ -16,7 +16,6 @@ from tidings.core import limits
 from tidings.core.archive.segments import Span
 from tidings.core.consumers import position
 from tidings.core.followers.follower import effective_checkpoints
-from tidings.core.model.operations import has_object, is_change, is_erasure, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -105,25 +104,6 @@ def pieces(spans: Sequence[Span], after: int, *, leap: bool = False) -> Iterator
             after = waiting[at].first - 1
         else:
             return
-
-
-def select_entries(pages: Iterable[Page], *, changes: bool = True) -> set[tuple[int, int]]:
-    """Return the page and slot of each entry that compaction keeps. *pages* must be in order.
-
-    Compaction keeps the last operation of each object and, if *changes*, all changes of
-    changeagent, which have no object. It drops erased entries. It keeps erasure entries: an erasure
-    that is not done may still need its entry, and when it is done, the entry is erased, too.
-    """
-    latest: dict[str, tuple[int, int]] = {}
-    kept: set[tuple[int, int]] = set()
-    for page in pages:
-        for slot, line in page.entries():
-            at = (page.number, slot)
-            if has_object(line):
-                latest[key_of(line)] = at
-            if is_erasure(line) or (changes and is_change(line)):
-                kept.add(at)
-    return kept | set(latest.values())
 
 
 def groups(parts: Sequence[Weighed]) -> list[list[Span]]:

@@ -135,19 +135,3 @@ class FeedData(Protocol):
         Raises:
             Unavailable: a store does not answer; call again with the same *resume_at*.
         """
-
-
-class NoFeedStore:
-    """Implements `FeedStore` for a process that has only configured feeds."""
-
-    def record(self, name: str) -> FeedRecord | None:
-        return None
-
-    def records(self, after: str = "", limit: int = limits.FEEDS_LISTED) -> Sequence[FeedRecord]:
-        return ()
-
-    def unfinished(self) -> Sequence[FeedRecord]:
-        return ()
-
-    def save(self, record: FeedRecord) -> bool:
-        return False

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from tidings.core.state.removed_parents import RemovedBySlot
 
 
-HASH_MAX = 0xFFFF_FFFF  # the maximum of CRC-32
 _MOD = re.compile(r"mod:(\d{1,4}):(\d{1,4}(?:\+\d{1,4})*)", re.ASCII)
 _RANGE = re.compile(r"range:([0-9a-f]{8})-([0-9a-f]{8})", re.ASCII)
 SHARE_RULE = (

@@ -13,7 +13,6 @@ future would then make the entire feed look older than the dump, so it is refuse
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ from tidings.core.model.cursors import Place
 from tidings.core.sync.corrections import Position
 
 if TYPE_CHECKING:
-    from tidings.core.state.rows import Row
+    pass
 
 FIELD = "as_of"
 
@@ -35,9 +34,6 @@ class Reached:
 
     position: Position
 
-    def precedes(self, row: Row) -> bool:
-        return Position(row.page, row.slot) > self.position
-
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -45,18 +41,12 @@ class Moment:
 
     ms: int
 
-    def precedes(self, row: Row) -> bool:
-        return row.at_ms >= self.ms
-
 
 @dataclass(frozen=True, slots=True)
 class Newest:
     """The watermark of a dump that began at an unknown time. *ms* is its newest timestamp."""
 
     ms: int
-
-    def precedes(self, row: Row) -> bool:
-        return timestamps.to_ms(json.loads(row.line)["timestamp"]) >= self.ms
 
 
 Watermark = Reached | Moment | Newest

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes import MemoryArchive
+from tests.unit.core.archive.selecting import select_entries
 from tests.unit.core.scene import NOW, line
 from tidings.core import limits
 from tidings.core.archive import segments
@@ -25,7 +26,6 @@ from tidings.core.archive.compaction import (
     join_parts,
     older,
     pieces,
-    select_entries,
 )
 from tidings.core.archive.segments import Span
 from tidings.core.changeagent.changes import Change, line_of

@@ -13,7 +13,6 @@ from tidings.core.model.filters import parse
 from tidings.core.model.operations import event_of
 from tidings.core.replication.source import (
     ALL,
-    HASH_MAX,
     Mod,
     Range,
     Selection,
@@ -24,6 +23,8 @@ from tidings.core.replication.source import (
 
 ANNS = Selection(parse(None, "user/ann", "true"))
 CHANGE = line_of(Change("1"), name="n", now_ms=NOW)
+
+HASH_MAX = 0xFFFF_FFFF  # the maximum of CRC-32
 
 
 def test_the_hash_is_the_same_everywhere() -> None:

@@ -12,7 +12,7 @@ from tidings.core.model.operations import EVENTS, as_event, event_of, object_key
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
 from tidings.core.sync.dumps import StoredObject, event_for
-from tidings.core.sync.watermark import Newest, Watermark
+from tidings.core.sync.watermark import Moment, Newest, Reached, Watermark
 
 _YEAR_ONE_MS = timestamps.to_ms("0001-01-01T00:00:00Z")
 
@@ -50,7 +50,15 @@ def _correct(line: str | None, row: Row | None, watermark: Watermark) -> Correct
 
 
 def _standing(row: Row, watermark: Watermark) -> StoredObject:
-    return StoredObject(_ms(row.line), row.deleted, later=watermark.precedes(row))
+    return StoredObject(_ms(row.line), row.deleted, later=precedes(watermark, row))
+
+
+def precedes(watermark: Watermark, row: Row) -> bool:
+    """Return True if *row* changed after the dump began, so that the dump may lack the change."""
+    if isinstance(watermark, Reached):
+        return Position(row.page, row.slot) > watermark.position
+    ms = row.at_ms if isinstance(watermark, Moment) else _ms(row.line)
+    return ms >= watermark.ms
 
 
 def _ms(line: str) -> int:

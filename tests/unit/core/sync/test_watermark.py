@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.core.scene import NOW, line, page
+from tests.unit.core.sync.reconcile import precedes
 from tests.unit.core.sync.test_dumps import row
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, InvalidSync
@@ -84,5 +85,5 @@ def test_what_is_behind() -> None:
         Reached(Position(5, PAGE_END)),
         Moment(NOW + 1),
     ]
-    assert all(each.precedes(at) for each in behind)
-    assert not any(each.precedes(at) for each in [*before, Newest(NOW + 1)])
+    assert all(precedes(each, at) for each in behind)
+    assert not any(precedes(each, at) for each in [*before, Newest(NOW + 1)])
