@@ -327,7 +327,11 @@ class FeedTables:
         if place is None:
             return False
         self.place = place
-        self._latest_up_to(place)
+        at = self.latest.through()
+        if at is None or at.page < place.page:
+            changes = self.history.rows() if at is None else self.history.after(at)
+            rows = _with_keys(last_of_each(changes))
+            self._commit(self.latest, partial(self.latest.merge, rows, place))
         for name, each in list(self.types.items()):
             with self._apart(name):
                 at = each.table.through()
@@ -436,13 +440,6 @@ class FeedTables:
             return []
         of_types = changes.where(F.col("type").isin(*self.types))
         return [row["type"] for row in of_types.select("type").distinct().collect()]
-
-    def _latest_up_to(self, place: Place) -> None:
-        at = self.latest.through()
-        if at is None or at.page < place.page:
-            changes = self.history.rows() if at is None else self.history.after(at)
-            rows = _with_keys(last_of_each(changes))
-            self._commit(self.latest, partial(self.latest.merge, rows, place))
 
     def _objects(self) -> DataFrame:
         return self.latest.rows().where("event <> 'delete'")

@@ -342,7 +342,11 @@ class MongoCollection:
                 yield from self._copy()
             if not self._follow:
                 return
-            yield from self._changes()
+            try:
+                yield from self._stream()
+            except OperationFailure as error:
+                if error.code not in _LOST:
+                    raise
             self._state = {"again": True, **self._fields}
 
     def close(self) -> None:
@@ -417,17 +421,6 @@ class MongoCollection:
             rule = "to follow it, the server must be in a replica set; or give follow=False"
             raise WrongPipeline(f"{self}: {rule}")
         return [at.time, at.inc]
-
-    def _changes(self) -> Iterator[Batch]:
-        """Yield batches of the changes in the stream, each with the position after its last change.
-
-        Return when the collection must be copied again.
-        """
-        try:
-            yield from self._stream()
-        except OperationFailure as error:
-            if error.code not in _LOST:
-                raise
 
     def _stream(self) -> Iterator[Batch]:
         token, said_s = self._state.get("token"), time.monotonic()

@@ -300,7 +300,9 @@ class Decoder:
             case b"U":
                 return self._parse_update(rest)
             case b"D":
-                return self._parse_delete(rest)
+                oid, _ = rest.number("I"), rest.take(1)
+                old, _ = self._tuple(oid, rest)
+                return Changed(oid, old, None)
             case b"T":
                 count, _ = rest.number("I"), rest.number("B")
                 return Truncated(tuple(rest.number("I") for _ in range(count)))
@@ -326,11 +328,6 @@ class Decoder:
             if value is not None:  # a large key that did not change is only in the old row
                 new.setdefault(name, value)
         return Changed(oid, old, new, is_complete, "update")
-
-    def _parse_delete(self, rest: _Bytes) -> Changed:
-        oid, _ = rest.number("I"), rest.take(1)
-        old, _ = self._tuple(oid, rest)
-        return Changed(oid, old, None)
 
     def _tuple(self, oid: int, rest: _Bytes) -> tuple[Values, bool]:
         values: Values = {}
@@ -1011,18 +1008,15 @@ class PostgresTable:
         else:
             for part in shape.tables:
                 if part["oid"] not in old["parts"] and part["kind"] == "r":
-                    yield from self._copied_part(part)
+                    table = sql.SQL(part["name"])  # the server has quoted this name
+                    self._rows.begin_copy(self._known)
+                    for rows in self._pages(table=table):
+                        yield Batch(self._rows.copy(rows))
+                    self._rows.end_copy()
             if not set(old["parts"]) <= set(new["parts"]):
                 yield from self._missing()
             self._state = {**old, **new}
             yield Batch([], {self._type: self._state})
-
-    def _copied_part(self, part: Row) -> Iterator[Batch]:
-        table = sql.SQL(part["name"])  # the server has quoted this name
-        self._rows.begin_copy(self._known)
-        for rows in self._pages(table=table):
-            yield Batch(self._rows.copy(rows))
-        self._rows.end_copy()
 
     def _operations_of(self, changes: Sequence[_Change]) -> Iterator[Batch]:
         """Yield the operations of *changes*.

@@ -205,7 +205,11 @@ def _operations(blocks: list[_Block], seen: Place, last: Place) -> tuple[Piece, 
         if name == LIVE:
             ended = True
             break
-        page, slot = _number(id)
+        slot = int(id[18:], 16) if len(id) == 24 else _COPYING
+        if slot >= _COPYING:
+            rule = "the log does not continue after the last page read"
+            raise Gone(f"{rule}; the next page was removed")
+        page = int(id[8:18], 16)
         if (page, slot) > high:
             ended = True
             break
@@ -215,14 +219,6 @@ def _operations(blocks: list[_Block], seen: Place, last: Place) -> tuple[Piece, 
             slots.append(slot)
             at_ms.append(int(id[:8], 16) * 1000)
     return Piece(lines, pages, slots, at_ms), ended
-
-
-def _number(id: str) -> tuple[int, int]:
-    """Return page and slot of an operation of the log."""
-    slot = int(id[18:], 16) if len(id) == 24 else _COPYING
-    if slot >= _COPYING:
-        raise Gone("the log does not continue after the last page read; the next page was removed")
-    return int(id[8:18], 16), slot
 
 
 def _bucket(copy: Replication, id: str) -> int:

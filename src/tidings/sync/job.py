@@ -313,7 +313,11 @@ class Job:
         cores = current().cores(self.spark)
         count = max(cores, -(-max(summary.lines, state.objects) // ROWS_PER_PARTITION))
         self.spark.conf.set("spark.sql.shuffle.partitions", count)
-        compared = self._compare(lines, state)
+        # In most dumps each object has only one line, which the counts of the join show. Computing
+        # them costs less than a search for repeated objects. Otherwise, join the last lines only.
+        compared = self._join(lines, state)
+        if not compared.once:
+            compared = self._join(dump.latest(lines), state)
         summary = compared.add_to(replace(summary, through=through, objects=state.objects))
         planned = Planned(summary.deletes, summary.objects)
         objection = dumps.check_plan(planned, share_max=self.options.delete_share_max)
@@ -328,7 +332,10 @@ class Job:
         lines, known = self._all_lines(paths)
         read, counts = None, _DumpCounts()
         if known.lines > known.objects:
-            read, counts = self._read_core(lines)
+            bad, declared = F.count("error").alias("bad"), F.sum("end").alias("declared")
+            asked = dump.read_by_core(lines)
+            read, found = self._observe(asked, "asked", bad, declared, *self._objects())
+            counts = _DumpCounts(**found)
         if read is not None and counts.bad > self.options.skip_bad:
             raise BadDump(counts.bad, self._first(read.where("error IS NOT NULL"), lines))
         summary = _summarize(known, counts, expected=self.options.expected)
@@ -350,12 +357,6 @@ class Job:
             if file is not None and file.is_cut:
                 raise Stopped(file.objection(), Summary()) from None
             raise file or error from None
-        return kept, _DumpCounts(**counts)
-
-    def _read_core(self, lines: DataFrame) -> tuple[DataFrame, _DumpCounts]:
-        bad, declared = F.count("error").alias("bad"), F.sum("end").alias("declared")
-        read = dump.read_by_core(lines)
-        kept, counts = self._observe(read, "asked", bad, declared, *self._objects())
         return kept, _DumpCounts(**counts)
 
     def _objects(self) -> list[Column]:
@@ -394,16 +395,6 @@ class Job:
         rows, counts = self._observe(rows, "rows", count, objects)
         source.check()
         return _State(dump.of_types(rows, self.options.types), **counts)
-
-    def _compare(self, lines: DataFrame, state: _State) -> _Compared:
-        """Store the necessary changes, and return them with their counts.
-
-        In most dumps each object has only one line. The counts of the join show if this is true.
-        Computing these counts costs less than a search for repeated objects. If an object has
-        several lines, the join is repeated with only the last line of each object.
-        """
-        compared = self._join(lines, state)
-        return compared if compared.once else self._join(dump.latest(lines), state)
 
     def _join(self, lines: DataFrame, state: _State) -> _Compared:
         compared = compared_tables(lines, state.rows, deletes=self.options.deletes)

@@ -179,7 +179,8 @@ class LogView:
                 after = lost.beyond - 1
                 continue
             for page in run.pages:
-                for place, line in _lines(page):
+                for slot, line in page.entries():
+                    place = Place(page.number, slot, page.seconds)
                     if positions.rank(place) >= positions.rank(first):
                         yield Entry(place, line, page.at_ms)
             if not run.more:
@@ -214,11 +215,6 @@ def _needs(consumer: Consumer, lost: PagesLost) -> ConsumerFellOff:
         " later id, or to `copy` to send every object again"
     )
     return ConsumerFellOff(rule, field="consumer", value=consumer.name)
-
-
-def _lines(page: Page) -> Iterator[tuple[Place, str]]:
-    for slot, line in page.entries():
-        yield Place(page.number, slot, page.seconds), line
 
 
 def line_at(page: Page | None, place: Place) -> str | None:

@@ -214,7 +214,8 @@ class Consumers:
         def take(stored: Consumer) -> Change:
             consumers.check_fence(stored, fence)
             if entry in stored.retries and entry in parked:
-                again = _again(parked[entry], error, now_ms)
+                again, cut = parked[entry], error[: limits.ERROR_CHARS_MAX]
+                again = replace(again, error=cut, at_ms=now_ms, attempts=again.attempts + 1)
                 return Change(consumers.not_retried(stored, (entry,)), park=again)
             return Change(consumers.fail(stored, entry, error, now_ms))
 
@@ -563,8 +564,3 @@ def _without(consumer: Consumer, retried: Sequence[str]) -> Consumer:
             rule = "is not a parked message to send again"
             raise UnknownParked(rule, field="retried", value=each)
     return consumers.remove_parked(consumer, set(retried))
-
-
-def _again(parked: Parked, error: str, now_ms: int) -> Parked:
-    cut = error[: limits.ERROR_CHARS_MAX]
-    return replace(parked, error=cut, at_ms=now_ms, attempts=parked.attempts + 1)

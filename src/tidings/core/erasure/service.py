@@ -138,7 +138,10 @@ class Erasures:
 
     def _enter(self, feed: str, page: Page) -> Erasure:
         """Return the record of the erasure with its entry on *page*, and add it to the ledger."""
-        erasure = self._record(feed, page)
+        # The erasure entry is the first one of its page.
+        stored = self.store.erasure(feed, Place(page.number, 0, page.seconds).encode())
+        erasure = stored or self._of_page(page)
+        assert erasure is not None
         if self.ledger is not None and erasure.phase is not Phase.DONE:
             self.ledger.add(feed, erasure)
         return erasure
@@ -222,13 +225,6 @@ class Erasures:
         fields = entry.type, entry.id, entry.reason, entry.before, entry.as_parent
         fingerprint = hashlib.sha256(json.dumps(fields).encode()).hexdigest()
         return self.appender.append_once(feed, lines, key, fingerprint, latest)
-
-    def _record(self, feed: str, page: Page) -> Erasure:
-        # The erasure entry is the first one of its page.
-        stored = self.store.erasure(feed, Place(page.number, 0, page.seconds).encode())
-        erasure = stored or self._of_page(page)
-        assert erasure is not None
-        return erasure
 
     def _of_page(self, page: Page) -> Erasure | None:
         row = next(rows_of(page, tombstone_ms=self.tombstone_ms), None)

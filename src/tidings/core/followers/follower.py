@@ -333,7 +333,8 @@ class Follower:
 
         Read no pages if the previous turn has kept some, see `_Work.keep`.
         """
-        lease, more = self._prepare(lease, handler)
+        more = handler.prepare(lease.feed, lease.checkpoint)
+        lease = replace(lease, note=handler.note(lease.feed))
         run = work.ahead or self.reader.read_or_trimmed(lease.feed, lease.checkpoint)
         if run.trimmed:
             return self._fell_off(lease, run, handler, work), False
@@ -350,11 +351,6 @@ class Follower:
         if run.waiting and not more and self.follower_config.waits:
             return self._wait(lease, work), False
         return (self._save(lease, work), False) if more else self._release(lease, work)
-
-    def _prepare(self, lease: Lease, handler: Handler) -> tuple[Lease, bool]:
-        """Call `prepare`; return the lease with the handler's note, and the result of the call."""
-        more = handler.prepare(lease.feed, lease.checkpoint)
-        return replace(lease, note=handler.note(lease.feed)), more
 
     def _release(self, lease: Lease, work: _Work) -> tuple[Lease, bool]:
         """Release the lease to end the run. If the lease has a new mark, keep it and continue."""

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tidings.core.followers.leases import FollowerStore, Lease
     from tidings.core.log.reader import Reader
     from tidings.core.log.stores import LogStore
-    from tidings.core.model.cursors import Place
     from tidings.core.model.feeds import FeedNames
     from tidings.core.model.pages import Page
     from tidings.core.replication.source import Sources
@@ -153,7 +152,9 @@ class Reporter:
         totals = self.counters.totals(feed, now_ms=now_ms)
         counter = self.log.log_counter(feed)
         followers = self._followers(feed, leases, counter.page, now_ms)
-        frontier, exact = self._frontier(feed, max(each.checkpoint for each in followers))
+        # If so many reads do not reach the frontier, it is the last place that was read.
+        hint = max(each.checkpoint for each in followers)
+        *_, (frontier, exact) = islice(self.reader.walk(feed, hint), limits.STATUS_READS_MAX)
         relayed = {"relay": self.condition(feed)} if feed in self.sources else {}
         problems = dict.fromkeys(
             each.problem(public_name(feed), counter.page) for each in followers
@@ -215,14 +216,6 @@ class Reporter:
         gap = self.reader.gap(feed, number, waiting[0])
         lost = gap is Gap.LOST or (gap is Gap.TRIMMED and feed not in self.sources)
         return number if lost else 0
-
-    def _frontier(self, feed: str, hint: int) -> tuple[Place, bool]:
-        """Return the frontier and True, or the last place that was read and False.
-
-        The second case applies if `limits.STATUS_READS_MAX` reads do not reach the frontier.
-        """
-        *_, frontier = islice(self.reader.walk(feed, hint), limits.STATUS_READS_MAX)
-        return frontier
 
 
 def _status(followers: Sequence[FollowerStatus]) -> str:

@@ -126,7 +126,11 @@ class Sweeper:
         begun_ms, failures = self.steady(), Failures()
         until_ms = begun_ms + limits.SWEEP_LOOK_MS
         now_ms = self.reader.clock()
-        due = self._due_feeds(failures, now_ms)
+        # Chained feeds are always due, because a relay never rests.
+        due = {feed: Due(feed) for feed in self.relays.sources} if self.relays else {}
+        with failures.record("the list of the due feeds"):
+            due |= {each.feed: each for each in self.due_feeds.due(now_ms)}
+        due = {feed: each for feed, each in due.items() if self._exists(each, failures)}
         for feed in in_turn(due, now_ms // limits.SWEEP_EVERY_MS):
             if self.steady() >= begun_ms + limits.SWEEP_VISITS_MS:
                 break  # the next sweep begins with another feed
@@ -151,13 +155,6 @@ class Sweeper:
             resume_at = page.resume_at
             if not resume_at:
                 return
-
-    def _due_feeds(self, failures: Failures, now_ms: int) -> dict[str, Due]:
-        """Return the feeds to visit. Chained feeds are always due, because a relay never rests."""
-        due = {feed: Due(feed) for feed in self.relays.sources} if self.relays else {}
-        with failures.record("the list of the due feeds"):
-            due |= {each.feed: each for each in self.due_feeds.due(now_ms)}
-        return {feed: each for feed, each in due.items() if self._exists(each, failures)}
 
     def _exists(self, due: Due, failures: Failures) -> bool:
         """Return True if the feed exists; settle a deleted one, to which a process still wrote."""
@@ -234,7 +231,10 @@ class Sweeper:
                 break
         if (kept := round_.next(stored)) != stored:
             self.connections.keep(kept)
-        self._store_client_counts(round_.clients())
+        # `/status` reports these numbers of WebSocket clients.
+        expires_ms = self.reader.clock() + limits.SWEPT_PRESENCE_MS
+        for feed, count in sorted(round_.clients().items()):
+            self.counters.attend(feed, SOCKETS, count, until_ms=expires_ms)
 
     def _look_after(self, connections: Sequence[Connection], failures: Failures) -> None:
         """Run the due actions of *connections* concurrently, because there may be many of them."""
@@ -268,7 +268,10 @@ class Sweeper:
         positions = effective_checkpoints(look.handled, archives=False, lanes=lanes)
         for follower in (STATE, *pushers(lanes)):
             self._wake(feed, follower, leases.get(follower), look.head, positions[follower])
-        self._drain(feed, leases, lanes)
+        # Wake each removed lane that still has subscriptions, so that the lane hands them over.
+        for removed, lane in _removed(leases, lanes):
+            if self.subscriptions.all_if_at_most(storage_key(feed, lane), 0) is None:
+                self.waker.wake(feed, removed)
         if self.archives:
             self._archive(feed, look)
         rest = all(page >= look.head for page in self._required(look, lanes).values())
@@ -277,12 +280,6 @@ class Sweeper:
 
     def _required(self, look: Look, lanes: int) -> Mapping[str, int]:
         return effective_checkpoints(look.handled, archives=self.archives, lanes=lanes)
-
-    def _drain(self, feed: str, leases: Iterable[str], lanes: int) -> None:
-        """Wake each removed lane that still has subscriptions, so that the lane hands them over."""
-        for follower, lane in _removed(leases, lanes):
-            if self.subscriptions.all_if_at_most(storage_key(feed, lane), 0) is None:
-                self.waker.wake(feed, follower)
 
     def _wake(
         self, feed: str, follower: str, lease: Lease | None, head: int, checkpoint: int
@@ -318,12 +315,6 @@ class Sweeper:
         self.reader.count("ArchiveLag", waited_ms // 1000)
         if lag > 0 and (waited_ms >= self.archive_wait_ms or lag >= limits.ARCHIVE_PAGES):
             self.waker.wake(feed, ARCHIVE)
-
-    def _store_client_counts(self, clients: Mapping[str, int]) -> None:
-        """Store the number of WebSocket clients of each feed, which `/status` reports."""
-        until_ms = self.reader.clock() + limits.SWEPT_PRESENCE_MS
-        for feed, count in sorted(clients.items()):
-            self.counters.attend(feed, SOCKETS, count, until_ms=until_ms)
 
     def _has_ended(self, connection: Connection, now: int) -> bool:
         admission = connection.admission

@@ -201,7 +201,9 @@ def build_line(
         f'"id":{_quoted(_name(id_, "id", limits.ID_BYTES_MAX, where))}{_extras(extras, where)}}}'
     )
     if not line.isascii():
-        line = _check_line(without_breaks(line), where)
+        line = without_breaks(line)
+        if SURROGATE.search(line):  # the names were checked, so the surrogate is in the data
+            raise InvalidOperation("must not contain a lone surrogate", field=f"{where}data")
     size = len(line) if line.isascii() else len(line.encode())
     if size > limits.OPERATION_BYTES_MAX:
         rule = f"one operation holds at most {limits.OPERATION_BYTES_MAX} bytes, this one {size}"
@@ -378,12 +380,6 @@ def _encode(data: object, where: str) -> str:
     except ValueError:
         rule = "must not hold a number beyond the range of a double"
         raise InvalidOperation(rule, field=f"{where}data") from None
-
-
-def _check_line(line: str, where: str) -> str:
-    if SURROGATE.search(line):  # the names were checked, so the surrogate is in the data
-        raise InvalidOperation("must not contain a lone surrogate", field=f"{where}data")
-    return line
 
 
 # This pattern matches a line of `line_from` if the type, the id, the parents and the tags have no

@@ -320,21 +320,16 @@ def _parse_copy(to: object, here: int, restart_offset: int) -> Copy:
         return Copy()
     if to == LATEST:
         return Copy(empty=True)
-    place = _parse_place(to)
+    place = parse_cursor(to)
+    if not isinstance(place, Place):
+        rule = f"must be {EVERYTHING}, {LATEST} or the id of an event"
+        raise InvalidRelay(rule, field="to", value=to)
     page = position.last_unneeded_page(place) or 0
     if here and page <= here:
         rule = f"must be after page {here}, the last local page: no page number is used twice"
         raise InvalidRelay(rule, field="to", value=to)
     first = max(here + 1 if here else 0, page - restart_offset)
     return Copy(first, place.seconds if first == place.page else 0, empty=True)
-
-
-def _parse_place(to: object) -> Place:
-    place = parse_cursor(to)
-    if not isinstance(place, Place):
-        rule = f"must be {EVERYTHING}, {LATEST} or the id of an event"
-        raise InvalidRelay(rule, field="to", value=to)
-    return place
 
 
 def _status(relay: Relay) -> Document:

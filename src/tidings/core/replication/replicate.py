@@ -255,7 +255,8 @@ class _Run:
 
     def _work(self, assignment: Assignment) -> None:
         relay = self.relay
-        if self._is_new(assignment):
+        is_moved = assignment.url not in ("", relay.upstream)
+        if is_moved or (assignment.role, assignment.term) != (relay.role, relay.term):
             self._switch(assignment)
         elif self._is_paused() or not assignment.url:
             self._wait()
@@ -274,11 +275,6 @@ class _Run:
         relay = self.relay
         now_ms, longest_ms = self.parts.runtime.clock(), limits.RELAY_BACKOFF_MS_MAX
         return relay.wanted is Wanted.PAUSE or is_ahead(relay.attempt_ms, now_ms, longest_ms)
-
-    def _is_new(self, to: Assignment) -> bool:
-        relay = self.relay
-        same_url = to.url in ("", relay.upstream)
-        return not same_url or (to.role, to.term) != (relay.role, relay.term)
 
     def _switch(self, to: Assignment) -> None:
         """Store the new role and upstream. The log stays as it is.

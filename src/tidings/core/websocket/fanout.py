@@ -280,7 +280,9 @@ def _plan_page(
         leaving = index.leaving(operation, removed.get(slot, ()) if removed is not None else None)
         if leaving:
             event = of_line(page.id_prefix, slot, line, page.trace)
-            _send_leave(planned, page, event, leaving, template)
+            for audiences, leave in _by_redaction(leaving):
+                if _want(planned, page, audiences):
+                    planned.add(leave(event), template)
 
 
 def _by_erasures(
@@ -296,14 +298,6 @@ def _by_erasures(
         (erasures, [each for each in matching if each.filter.erasures == erasures])
         for erasures in (False, True)
     )
-
-
-def _send_leave(
-    planned: Plan, page: Page, event: Event, leaving: Sequence[Audience], template: str
-) -> None:
-    for audiences, leave in _by_redaction(leaving):
-        if _want(planned, page, audiences):
-            planned.add(leave(event), template)
 
 
 def _by_redaction(
