@@ -81,7 +81,6 @@ def _count_cold_start(function: str) -> None:
 
 @cache
 def _tracer() -> Tracer:
-    """Return the tracer of calls to AWS."""
     from aws_lambda_powertools import Tracer
 
     return Tracer(patch_modules=("botocore",))

@@ -183,7 +183,6 @@ class Follower:
                 query.stop()
 
     def _wait(self, query: StreamingQuery, going: Callable[[], bool]) -> None:
-        """Wait until the run ends."""
         try:
             while going() and not query.awaitTermination(LOOK_S):
                 """Continue."""

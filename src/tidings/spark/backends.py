@@ -212,7 +212,6 @@ class ArchiveBackend:
             yield page
 
     def _store(self) -> ArchiveStore:
-        """Open the archive."""
         try:
             return holding(self.where.archive, self.where.feed, self._objects)
         except WrongArchive as error:

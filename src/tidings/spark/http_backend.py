@@ -94,8 +94,6 @@ class HttpBackend:
         return fields
 
     def _first(self, at: Replication | Place) -> _Block:
-        """Return the first event after *at*."""
-
         def read() -> _Block:
             with closing(self._stream(at.encode(), EVERYTHING)) as stream:
                 return next(blocks[0] for blocks in stream if blocks)

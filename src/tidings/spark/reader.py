@@ -139,7 +139,6 @@ class Reader(DataSourceReader):
         return self._work.do(partition)
 
     def _since(self, ends: Ends) -> Place:
-        """Return the place after which to start."""
         if self._options.since == OLDEST:
             return before(ends.floor)
         place = place_of("since", self._options.since)
@@ -170,7 +169,6 @@ class Reader(DataSourceReader):
 
 
 def _up_to(option: str, text: str, ends: Ends) -> Place:
-    """Return the place in *text*."""
     place = place_of(option, text)
     if place.page > ends.frontier.page:
         rule = f"must not be after the end of the feed, {ends.frontier.encode()}"

@@ -223,7 +223,6 @@ def _moments(column: pa.Array) -> Iterator[str | None]:
 
 
 def _data(column: pa.Array, first: int) -> Iterator[str | None]:
-    """Yield each value as compact JSON."""
     for number, text in enumerate(column.to_pylist(), first):
         try:
             value = decode(text or "null")

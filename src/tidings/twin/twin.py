@@ -310,7 +310,6 @@ async def serving_apis(
 
 
 async def _refuse(scope: Message, receive: Receive, send: Send, error: Rejected) -> None:
-    """Answer a request or a handshake with *error*."""
     refusal = http_gateway.refuse(error)
     if scope["type"] == "websocket":
         await receive()

@@ -556,7 +556,6 @@ def _select(parked: list[str], which: str) -> list[str]:
 
 
 def _without(consumer: Consumer, retried: Sequence[str]) -> Consumer:
-    """Remove *retried* from the parked messages."""
     if not retried:
         return consumer
     for each in retried:

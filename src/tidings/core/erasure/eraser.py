@@ -143,7 +143,6 @@ class Eraser:
         return False
 
     def _save(self, feed: str, erasure: Erasure, **changed: object) -> None:
-        """Store *erasure* with the *changed* fields."""
         if not self.store.save(feed, replace(erasure, **changed)):  # type: ignore[arg-type]
             raise Unavailable(f"{feed}: another process works on the erasure {erasure.id}")
 
