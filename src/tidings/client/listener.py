@@ -150,15 +150,12 @@ class Buffer(Protocol):
 
     def put(self, text: str) -> bool:
         """Store *text*; return False if the buffer is full."""
-        ...
 
     def take(self) -> str | None:
         """Remove and return the oldest text; None if the buffer is empty."""
-        ...
 
     def clear(self) -> None:
         """Remove all texts."""
-        ...
 
     def __len__(self) -> int: ...
 

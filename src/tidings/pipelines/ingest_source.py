@@ -57,7 +57,6 @@ class Reader(Protocol):
 
         *known* returns the objects of a type that are in the feed now.
         """
-        ...
 
     def read(self) -> Iterator[Batch]:
         """Yield batches of at most `BATCH` operations, in order; an empty batch if nothing is new.
@@ -65,13 +64,11 @@ class Reader(Protocol):
         The caller requests the next batch only when the previous batch is in the feed. The iterator
         ends when everything has been read.
         """
-        ...
 
     def close(self) -> None: ...
 
     def __str__(self) -> str:
         """Return a description for people, without secrets."""
-        ...
 
 
 def batches(operations: list[dict[str, Any]], state: ReaderState) -> Iterator[Batch]:

@@ -231,7 +231,6 @@ class Sink(Protocol):
 
         A store is opened again after errors.
         """
-        ...
 
     def write(self, messages: list[Message], fence: int) -> None:
         """Write all messages, and return when they are durable.
@@ -244,13 +243,11 @@ class Sink(Protocol):
                 durable.
             Exception: the store failed. The messages will be written again.
         """
-        ...
 
     def close(self) -> None: ...
 
     def __str__(self) -> str:
         """Return a description for people, without secrets."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

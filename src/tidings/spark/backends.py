@@ -45,19 +45,15 @@ class Backend(Protocol):
 
     def end_of(self, page: int) -> Place | None:
         """Return the end of *page*, or of the next page that can be read; None if there is none."""
-        ...
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
         """Divide `Log(after, last)` into about *count* consecutive pieces."""
-        ...
 
     def place_or_copy(self, place: Place) -> Replication | Place:
         """Return *place*, or the copy of the state to read if pages after *place* were removed."""
-        ...
 
     def is_lost(self, at: Replication | Place) -> bool:
         """Return True if a reader at *at* has seen pages that the feed lost (PROTOCOL 5.7)."""
-        ...
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
         """Yield whole pages. The first may begin before *after*, and the last may end after *last*.
@@ -65,7 +61,6 @@ class Backend(Protocol):
         Raises:
             Gone: a page is missing.
         """
-        ...
 
     def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
         """Yield the rows of *copy* in the buckets from `copy.bucket` up to and without *end*.
@@ -73,7 +68,6 @@ class Backend(Protocol):
         Raises:
             Gone: a row cannot be read, or the feed has started a new copy.
         """
-        ...
 
 
 def even(after: Place, last: Place, count: int) -> list[Log]:

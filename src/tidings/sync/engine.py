@@ -82,7 +82,6 @@ class Engine(Protocol):
 
         The column `value` is the column `text` as a string. It may be null if `text` is not UTF-8.
         """
-        ...
 
     def replace(self, pattern: str, replacement: str) -> Column:
         """Return *replacement* with `$1`, `$2` and so on replaced by the groups of *pattern*.
@@ -90,11 +89,9 @@ class Engine(Protocol):
         *pattern* must match the whole column `value`. If it does not match, return "" or the
         unchanged `value`.
         """
-        ...
 
     def like(self, pattern: str) -> Column:
         """Return a column that is true if *pattern* matches a part of the column `value`."""
-        ...
 
     def rows(
         self,
@@ -104,7 +101,6 @@ class Engine(Protocol):
         schema: StructType,
     ) -> DataFrame:
         """Return the rows that *read* yields. Tasks call *read* with parts of `range(numbers)`."""
-        ...
 
     def observe(
         self, table: DataFrame, *counts: Column
@@ -114,13 +110,11 @@ class Engine(Protocol):
         Call the function after the returned table was computed, and pass a table that has the same
         rows, because an engine (Sail) may count the rows of the passed table.
         """
-        ...
 
     def cores(self, spark: SparkSession) -> int: ...
 
     def progress(self, spark: SparkSession) -> tuple[int, int] | None:
         """Return the done part and the total of the current work; None if they are unknown."""
-        ...
 
 
 class Spark:

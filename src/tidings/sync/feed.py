@@ -43,11 +43,9 @@ class Corrections(Protocol):
 
     def look(self, feed: str, keys: Sequence[str]) -> RowLookup:
         """Look up rows, as `Corrector.look` does."""
-        ...
 
     def apply(self, feed: str, through: int, part: Iterable[bytes], behind: int = 0) -> Outcome:
         """Apply corrections, as `Corrector.apply` does."""
-        ...
 
 
 class Feed(Protocol):
@@ -62,19 +60,15 @@ class Feed(Protocol):
 
     def checkpoint(self) -> int:
         """Return the last page that the state includes."""
-        ...
 
     def end(self) -> int:
         """Return the last readable page. The next page does not exist, or is being written."""
-        ...
 
     def check(self) -> None:
         """Check that the caller may correct the feed, before a plan is made."""
-        ...
 
     def watermark(self, as_of: str) -> Reached | Moment:
         """Return the watermark (`core.sync.watermark`) for *as_of*, the start of a dump."""
-        ...
 
     def source(self) -> StateSource: ...
 

@@ -48,11 +48,9 @@ class StateSource(Protocol):
 
     def table(self, spark: SparkSession) -> DataFrame:
         """Return `ROWS` with one row for each object, including deleted objects."""
-        ...
 
     def check(self) -> None:
         """Raise an error if the table was incomplete. Call this method after the table was read."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,14 +64,12 @@ class RemovedParentsStore(Protocol):
         Raises:
             Unavailable: the result of some pages is unknown; the call may be repeated.
         """
-        ...
 
     def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:
         """Return the stored removed parents of the pages *first* to *last*, in ascending order.
 
         The read is strongly consistent. The expiry is not read: `expires_ms` is 0.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,6 @@ class StateStore(Protocol):
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         """Return the next rows of *bucket* above key *after*, about 1 MB; [] at the end."""
-        ...
 
     def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
         """Put each of *rows*, one per object, unless the stored row has this or a later position.
@@ -121,15 +120,12 @@ class StateStore(Protocol):
         Raises:
             Unavailable: the result of some rows is unknown; the call may be repeated.
         """
-        ...
 
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
         """Return only the lines and pages of the rows that `read` would return: half the work."""
-        ...
 
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
         """Return the rows that exist for *keys*, in any order, strongly consistent."""
-        ...
 
     def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
         """Put the row *wanted* of each difference, or delete the row if *wanted* is None.
@@ -137,7 +133,6 @@ class StateStore(Protocol):
         Change nothing if the row *stored* has changed in the meantime. Return for each difference
         True if the state now is as wanted, because of this call or another one.
         """
-        ...
 
 
 def bucket_rows(read: ReadRows, feed: str, bucket: int, after: str | None = None) -> Iterator[Row]:

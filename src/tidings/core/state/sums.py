@@ -161,7 +161,6 @@ class SumStore(Protocol):
 
     def read(self, feed: str) -> Sums | None:
         """Return the stored sums, or None, strongly consistent."""
-        ...
 
     def write(self, feed: str, sums: Sums, note: bytes = b"") -> bool:
         """Store *sums* if the stored version is `sums.version - 1`; return False otherwise.
@@ -169,7 +168,6 @@ class SumStore(Protocol):
         *note* is the result of `note_of` for all changes since the stored version, or empty if a
         note cannot express them. A store may write the note instead of the sums.
         """
-        ...
 
 
 def note_of(sums: Sums, changes: Changes) -> bytes:

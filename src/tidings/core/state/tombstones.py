@@ -46,11 +46,9 @@ class TombstoneStore(Protocol):
 
     def remembered(self, feed: str) -> Remembered | None:
         """Return the stored record, or None if nothing was recorded."""
-        ...
 
     def remember(self, feed: str, old: Remembered | None, new: Remembered) -> bool:
         """Replace *old* by *new*; return False if another record is stored."""
-        ...
 
 
 def default_record(now_ms: int) -> Remembered:
