@@ -36,12 +36,12 @@ from tidings.core.websocket.send import Exchange, Sockets, Steps, Turn, Window, 
 FEED = "main"
 FEEDS = frozenset({FEED})
 _PORTS = {  # the port by which a store is reached, if that is not its name
-    "feeds": "feed_records",
+    "feed_store": "feed_records",
     "renewals": "log",
     "replay_sockets": "sockets",
 }
 _SETTINGS = frozenset(
-    {"documents", "feeds", "key_usage", "keys", "profiles", "sums"}
+    {"documents", "feed_store", "key_usage", "keys", "profiles", "sums"}
 )  # never fail here
 
 

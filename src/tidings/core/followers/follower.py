@@ -279,11 +279,7 @@ class Follower:
         try:
             return self._run(lease, handler, work, until_ms)
         except Exception:
-            # A late write of this run is harmless. Keep the lease if it is uncertain which
-            # checkpoint is stored, because a release writes the checkpoint and might move it back.
-            if work.stored is not None:
-                with suppress(Exception):  # the caller raises the error that ended the run
-                    self.store.release(work.stored, force=True)
+            self._abandon(work)
             raise
 
     def _run(self, lease: Lease, handler: Handler, work: _Work, until_ms: int | None) -> int:
@@ -305,6 +301,16 @@ class Follower:
                 break
         self.reader.count("FollowerPages", lease.checkpoint - first)
         return lease.checkpoint - first
+
+    def _abandon(self, work: _Work) -> None:
+        """Release the lease after an error, so that the next holder need not observe it first.
+
+        A late write of this run is harmless. Keep the lease if it is uncertain which checkpoint is
+        stored, because a release writes the checkpoint and might move it back.
+        """
+        if work.stored is not None:
+            with suppress(Exception):  # the caller raises the error that ended the run
+                self.store.release(work.stored, force=True)
 
     def _take(self, feed: str, name: str, seen: Observation | None) -> Lease | None:
         over = seen if seen is not None and seen.is_long_enough else None
