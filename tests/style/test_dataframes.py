@@ -20,7 +20,7 @@ REASONS = {
     f"{_SYNC}/job.py:_by_type:collect": "a count for each type and event: the summary names them",
     f"{_SYNC}/dump.py:first_bad:collect": "ten lines at most",
     f"{_SYNC}/state.py:table:collect": "the files of an export, which are read by name",
-    f"{_LAKE}/compaction.py:_weigh:collect": "a count for each part; they are listed here anyway",
+    f"{_LAKE}/compaction.py:_run:collect": "a count for each part; they are listed here anyway",
     f"{_LAKE}/feed_tables.py:_came:collect": "types, of those that were declared",
     f"{_LAKE}/tables.py:through:collect": "one row",
     f"{_LAKE}/follow.py:_took:collect": "one row",

@@ -329,6 +329,11 @@ class MongoCollection:
             read_concern=ReadConcern("majority"),
         )
 
+    def _problems_of_documents(self, name: str, collection: Any) -> list[str]:
+        return self._rows.problems_of_size(
+            name, lambda: (self._rows.select(each, None) for each in collection.find())
+        )
+
     def read(self) -> Iterator[Batch]:
         """Yield batches of operations, and an empty one if nothing is new.
 
@@ -373,9 +378,7 @@ class MongoCollection:
             except OperationFailure as error:
                 found.append(str(error))
             collection = client[self._database][self._rows.name]
-            found = found or self._rows.problems_of_size(
-                name, lambda: (self._rows.select(each, None) for each in collection.find())
-            )
+            found = found or self._problems_of_documents(name, collection)
         role = f'{{role: "read", db: "{self._database}"}}'
         return found, [f'db.grantRolesToUser("USER", [{role}])']
 

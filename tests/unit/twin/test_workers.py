@@ -258,7 +258,7 @@ class Running(StreamFunction):
     async def _start(self) -> None:
         """Do nothing: the server is running."""
 
-    def _place(self) -> Path:
+    def _socket_path(self) -> Path:
         return self._at
 
 
