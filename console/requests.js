@@ -222,26 +222,26 @@ export function keyPlan(feed, { roles, types, parents, expires, rate, streams, l
   };
 }
 
-// The settings of a new feed, as fields of its form, with the options of the command.
-const onOff = (on, off) => ({ kind: "switch", options: [["", "as the host"], ["on", on], ["off", off]] });
-export const SETTINGS = [
-  { name: "object_url", option: "--object-url", label: "Link of objects", placeholder: "address with {{type}} and {{id}}" },
-  { name: "leave", option: "--leave", label: "Removed parents", ...onOff("stored", "not stored") },
-  { name: "ids_personal", option: "--ids-personal", label: "Ids are personal", ...onOff("yes", "no") },
-  { name: "forget_after_days", option: "--forget-after", label: "Erase deleted objects after days", kind: "number", placeholder: "as the host" },
-];
+// The fields of a form for the settings of a new feed, from their schemas in /openapi.json.
+export const settingFields = (schemas) => Object.entries(schemas).filter(([, { type }]) => type !== "array")
+  .map(([name, { type, enum: values = [], description: hint }]) => {
+    const texts = type === "boolean" ? ["on", "off"] : values.filter(Boolean);
+    const kind = { boolean: "switch", integer: "number" }[type] ?? (texts.length ? "select" : "text");
+    const label = name[0].toUpperCase() + name.slice(1).replaceAll("_", " ");
+    return { name, label, hint, kind, options: [["", "as the host"], ...texts.map((each) => [each, each])] };
+  });
 
-export function feedPlan({ name, ...values }) {
-  const set = SETTINGS.filter((each) => ![undefined, ""].includes(values[each.name]));
-  const word = (value) => ({ true: "on", false: "off" }[value] ?? value);
+const optionOf = (name) => `--${name.replace(/_days$/, "").replaceAll("_", "-")}`; // has no unit
+export function feedPlan({ name, ...settings }) {
+  const set = Object.entries(settings).filter(([, value]) => ![undefined, ""].includes(value));
   return {
     request: {
       method: "PUT",
       path: path("feeds", name),
-      body: Object.fromEntries(set.map((each) => [each.name, values[each.name]])),
+      body: Object.fromEntries(set),
       headers: { "If-None-Match": "*" },
     },
-    words: ["feeds", "create", name, ...set.flatMap((each) => option(each.option, word(values[each.name])))],
+    words: ["feeds", "create", name, ...set.flatMap(([each, value]) => option(optionOf(each), { true: "on", false: "off" }[value] ?? value))],
     isOfHost: true, // the command has no --feed
     effect: `Creates the feed ${name}. Settings that are not given are those of the host.`,
   };

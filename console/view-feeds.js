@@ -3,41 +3,23 @@
 import { listFeeds, Refused } from "./api.js";
 import { act, form } from "./form.js";
 import { button, card, element, fill, h, plain, table } from "./page.js";
-import { feedDeletion, feedPlan, SETTINGS } from "./requests.js";
+import { feedDeletion, feedPlan, settingFields } from "./requests.js";
 
 export const title = "Feeds";
 
-const FIELDS = [
-  {
-    name: "name",
-    label: "Name",
-    required: true,
-    pattern: "[a-z0-9][a-z0-9_.\\-]{0,62}",
-    title: "must be 1 to 63 of a-z, 0-9, '-', '_', '.', and start with a letter or digit",
-    aka: ["feed"],
-  },
-  ...SETTINGS.map(({ option: _, ...field }) => field),
-];
+const NAME = {
+  name: "name", label: "Name", required: true, aka: ["feed"], pattern: "[a-z0-9][a-z0-9_.\\-]{0,62}",
+  title: "must be 1 to 63 of a-z, 0-9, '-', '_', '.', and start with a letter or digit",
+};
 
 export function mount(root, context) {
   const none = h("p", { class: "soft", id: "no-feeds", hidden: true },
     "None are shown, because the key has no rights for the whole host (",
     h("code", {}, "tidings keys create --host --role admin"), " creates one that has).");
-  const made = form({
-    id: "new",
-    title: "Create a feed",
-    fields: FIELDS,
-    plan: feedPlan,
-    context,
-    async done(answer, { name }) {
-      context.say(`${name} is created.`);
-      made.set(Object.fromEntries(FIELDS.map((field) => [field.name, ""])));
-      await look();
-    },
-  });
+  const create = card("new-card", "Create a feed");
   root.append(card("feeds-card", "Feeds of this host", none,
     table("feeds", "feeds-card-title", ["Name", "State", "Created", "By", "Actions"])),
-  card("new-card", "Create a feed", made.element));
+  create);
   const $ = (id) => root.querySelector(`#${id}`);
 
   const look = context.every(async () => {
@@ -55,6 +37,21 @@ export function mount(root, context) {
       each.by,
       () => (each.state === "live" ? [button("Delete", () => remove(each.feed), `Delete ${each.feed}`)] : []),
     ]);
+  });
+
+  context.every(async () => {
+    if ($("new")) return;
+    const { components } = await context.request("GET", "/openapi.json");
+    const fields = [NAME, ...settingFields(components.schemas.FeedSettings.properties)];
+    const made = form({
+      id: "new", title: "Create a feed", fields, plan: feedPlan, context,
+      async done(answer, { name }) {
+        context.say(`${name} is created.`);
+        made.set(Object.fromEntries(fields.map((field) => [field.name, ""])));
+        await look();
+      },
+    });
+    if (!$("new")) create.append(made.element);
   });
 
   async function remove(feed) {

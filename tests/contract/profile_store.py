@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from tests.contract.stores import Stores, unset
+from tidings.core.settings.documents import SETTINGS, Setting
 from tidings.core.settings.profiles import Profile
 from tidings.core.settings.values import Ended, Resource
 
+RESOURCES = (Resource("vm", ("nic", "ä"), "/vms"), Resource("network", (), "/networks?a=b"))
+SAMPLES = {"string": "http://api/ä", "integer": 28_800, "array": RESOURCES}
+
+
+def sample(setting: Setting) -> Any:
+    kind = setting.schema["type"]
+    return not getattr(Profile(), setting.field) if kind == "boolean" else SAMPLES[kind]
+
+
 PROFILE = Profile(
-    "http://api/{{type}}/{{id}}",
-    "oplog",
-    True,
-    ("new", "old"),
-    ("other",),
-    resources=(Resource("vm", ("nic", "ä"), "/vms"), Resource("network", (), "/networks?a=b")),
-    max_age_s=28_800,
+    read_passwords=("new", "old"),
+    ingest_passwords=("other",),
     ended=(Ended("3k2m9c0q8xw1", 1), Ended("abcabcabcabc", 2, 3)),
     lost=((3, 9), (12, 1_000_000_000_000)),
-    push_lanes=4,
     closed=True,
-    ids_personal=False,
-    forget_after_days=30,
+    **{each.field: sample(each) for each in SETTINGS.values()},
 )
 
 

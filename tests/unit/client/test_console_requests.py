@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from tests.hosts import make_key
 from tests.unit.client.fake_feed import CONSOLE
 from tidings.client.cli.main import main
+from tidings.core.settings.documents import SETTINGS
 from tidings.server.running import Server
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
@@ -172,6 +173,27 @@ def test_a_feed_is_created_by_curl_and_by_command(tmp_path: Path) -> None:
             "feeds create orders --object-url https://a.example/{{type}}/{{id}} "
             "--leave on --forget-after 30"
         )
+
+
+def test_the_form_of_a_feed_has_the_settings_that_the_host_describes(tmp_path: Path) -> None:
+    """All but lists. The command has the option of each."""
+    with Server(data=tmp_path) as host:
+        schemas = httpx.get(f"{host.url}openapi.json").json()["components"]["schemas"]
+        fields = run(f"of.settingFields({json.dumps(schemas['FeedSettings']['properties'])})")
+        values = {"switch": True, "number": 60, "text": "/x", "select": "oplog"}
+        given = {each["name"]: values[each["kind"]] for each in fields}
+        plan = made(host, "feedPlan", {**given, "name": "orders", "push_lanes": 2})
+
+        assert [each["name"] for each in fields] == [
+            each for each in SETTINGS if each != "resources"
+        ]
+        assert [each["hint"] for each in fields if each["name"] == "leave"] == [
+            SETTINGS["leave"].meaning
+        ]
+        options = [each for each in plan["words"] if each.startswith("--")]
+        assert options == [f"--{SETTINGS[name].option}" for name in given]
+        _cli(shlex.join(["tidings", *plan["words"], "--url", host.url]))
+        assert httpx.get(f"{host.url}feeds/orders").json()["settings"]["forget_after_days"] == 60
 
 
 def test_a_key_is_created_by_curl_and_by_command(

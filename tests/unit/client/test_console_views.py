@@ -208,6 +208,7 @@ def test_a_feed_is_created_and_deleted_by_keyboard_alone(
     with Server("--feeds", "main,team-b", data=tmp_path) as host, chromium.tab(browser) as page:
         key = _host_key(host, "--feeds", "team-a-")
         _look(page, host, key, "feeds", "team-a-1")
+        page.until("!!document.querySelector('#new-name')")
         _focus_id(page, "new-name")
         page.write("team-a-1")
         leave = "document.querySelector('#new-leave')"
@@ -245,6 +246,7 @@ def test_a_feed_that_may_not_be_created_is_reported(
     """The form shows the rule, and keeps what was entered."""
     with Server(data=tmp_path) as host, chromium.tab(browser) as page:
         _look(page, host, _host_key(host, "--feeds", "team-a-"), "feeds", "team-a-1")
+        page.until("!!document.querySelector('#new-name')")
         _focus_id(page, "new-name")
         page.write("orders")
         page.press("Enter")

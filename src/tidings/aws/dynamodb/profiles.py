@@ -36,6 +36,7 @@ from tidings.aws.dynamodb.attributes import (
     without_empty,
 )
 from tidings.aws.dynamodb.table import TableStore
+from tidings.core.settings.documents import SETTINGS
 from tidings.core.settings.profiles import Profile, next_version
 from tidings.core.settings.values import Ended, Resource
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidings.core.changeagent.documents import OperatorDocument
+    from tidings.core.settings.documents import Setting
 
 
 def _write_ended(ended: Ended) -> str:
@@ -64,25 +66,24 @@ def _read_range(text_: str) -> tuple[int, int]:
     return int(first), int(last)
 
 
-_IDS_PERSONAL = Codec(FLAG.write, FLAG.read, Profile().ids_personal, is_sparse=True)
-_LANES = Codec(NUMBER.write, NUMBER.read, Profile().push_lanes, is_sparse=True)
+_RESOURCES = tuple_codec(Layout(Resource, name=TEXT, subs=TEXTS, route=TEXT).in_map())
+_CODECS = {"string": TEXT, "boolean": FLAG, "integer": NUMBER, "array": _RESOURCES}
+
+
+def _codec(setting: Setting) -> Codec:
+    codec, default = _CODECS[setting.schema["type"]], getattr(Profile(), setting.field)
+    return Codec(codec.write, codec.read, default, is_sparse=True, field=setting.field)
+
 
 _PROFILE = Layout(
     Profile,
-    object_url=TEXT.sparse,
-    compat=TEXT.sparse,
-    leave=FLAG.sparse,
     read=TEXTS.sparse.of("read_passwords"),
     ingest=TEXTS.sparse.of("ingest_passwords"),
-    resources=tuple_codec(Layout(Resource, name=TEXT, subs=TEXTS, route=TEXT).in_map()).sparse,
-    max_age=NUMBER.sparse.of("max_age_s"),
     ended=tuple_codec(as_text(_write_ended, _read_ended)).sparse,
     lost=tuple_codec(as_text(_write_range, _read_range)).sparse,
-    push_lanes=_LANES,
     closed=FLAG.sparse,
-    ids_personal=_IDS_PERSONAL,
-    forget_after=NUMBER.sparse.of("forget_after_days"),
     version=NUMBER,
+    **{each.name.removesuffix("_days"): _codec(each) for each in SETTINGS.values()},
 )
 
 

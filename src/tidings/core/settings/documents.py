@@ -94,7 +94,7 @@ def _resource(value: object, name: str, feed: str) -> Resource:
 class Setting:
     """A setting with its *name* in requests, its JSON Schema, and its *meaning* for help texts.
 
-    *field* is the field of `Profile` and *option* the option of commands, if they have other names.
+    *field* is the field of `Profile`, if it has another name. The *option* of commands has no unit.
     With *of_host*, the setting is also an option of the commands that start a host.
     """
 
@@ -102,12 +102,14 @@ class Setting:
     schema: Document
     meaning: str
     field: str = ""
-    option: str = ""
     of_host: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "field", self.field or self.name)
-        object.__setattr__(self, "option", (self.option or self.name).replace("_", "-"))
+
+    @property
+    def option(self) -> str:
+        return self.name.removesuffix("_days").replace("_", "-")
 
 
 _BOOLEAN: Document = {"type": "boolean"}
@@ -179,7 +181,6 @@ _SETTINGS = (
         "forget_after_days",
         {**_INTEGER, "maximum": limits.FORGET_AFTER_DAYS_MAX},
         "Erase objects this many days after they were deleted; 0: never.",
-        option="forget_after",
     ),
 )
 SETTINGS = {each.name: each for each in _SETTINGS}
