@@ -53,7 +53,7 @@ class EventOptions:
 
     def apply(self, event: Event) -> Event:
         """Return *event* as the client receives it."""
-        return event if self.trace else event._replace(trace="")
+        return event if self.trace or not event.trace else event._replace(trace="")
 
 
 NO_OPTIONS = EventOptions()
