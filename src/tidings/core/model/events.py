@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import json
 from binascii import b2a_base64
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
@@ -45,11 +44,10 @@ class Event(NamedTuple):
     trace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class EventOptions:
-    """The switches that change the events for a client, by name; each has its *meaning*."""
+class EventOptions(NamedTuple):
+    """The switches that change the events for a client, by name; `OPTIONS` has their meanings."""
 
-    trace: bool = field(default=False, metadata={"meaning": "also send `traceparent` (6.9)"})
+    trace: bool = False
 
     def apply(self, event: Event) -> Event:
         """Return *event* as the client receives it."""
@@ -57,7 +55,8 @@ class EventOptions:
 
 
 NO_OPTIONS = EventOptions()
-OPTIONS = {each.name: each.metadata["meaning"] for each in fields(EventOptions)}
+OPTIONS = {"trace": "also send `traceparent` (6.9)"}
+assert (*OPTIONS,) == EventOptions._fields
 # All switches of streams and of subscriptions. The first two are parts of their filters.
 SWITCHES = {"leave": "also send `leave` (6.5)", ERASURES: "also send `erase` (22.4)", **OPTIONS}
 
