@@ -20,7 +20,6 @@ from tidings.aws.effects import now_ms
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import (
     Command,
-    check_once,
     endpoint_option,
     feed_option,
     stage_option,
@@ -180,7 +179,8 @@ def archive_options(command: Command) -> Command:
     def with_target(
         feed: str, stage: str | None, endpoint_url: str | None, archive: str | None, **others: Any
     ) -> None:
-        check_once(stage, endpoint_url)
+        if stage and endpoint_url:
+            raise click.UsageError("name the feed once: by --stage or --endpoint-url")
         with one_sentence_errors():
             check_name(public_name(feed))
             command(target=find(feed, stage, endpoint_url, archive), **others)

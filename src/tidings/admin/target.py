@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,20 +15,27 @@ import click
 from tidings.aws.config import stages, twin_keys
 from tidings.client.cli.options import (
     LOCAL,
+    URL_VARIABLE,
+    Access,
     Command,
     context_feed_option,
     context_option,
     endpoint_option,
     is_given,
     locate,
+    password_options,
     stage_option,
+    timeout_option,
+    user_name,
 )
 from tidings.core.auth.keys import KeyStore
 from tidings.core.changeagent.documents import OperatorDocuments
 from tidings.core.errors import StorageFailed, TidingsError, Unavailable
 from tidings.core.model.feeds import DEFAULT_FEED, HOST, check_name
-from tidings.core.settings.profiles import Profile, ProfileStore, validate
+from tidings.core.settings.profiles import ProfileStore
 from tidings.core.version import how_to_install
+from tidings.http.request import Request
+from tidings.http.wire import Declared, LocalCall, Routes, document_of, fields_of
 from tidings.server import operating
 from tidings.server.processes import Problem
 from tidings.server.sqlite.documents import (
@@ -41,12 +48,9 @@ from tidings.server.sqlite.documents import (
 if TYPE_CHECKING:
     from botocore.config import Config  # noqa: TID251 see `_boto3`
 
-Change = Callable[[Profile], Profile]
 Find = Callable[[str, str | None, str | None], object]
 FoundIn = Callable[[str, Any], object]
 Opened = Callable[[Path], AbstractContextManager[object]]
-
-SAVE_ATTEMPTS_MAX = 3  # a conflict is rare: it needs another save in the same tenth of a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +62,41 @@ class Target:
     keys: KeyStore
     documents: OperatorDocuments
 
-    def read(self) -> Profile:
-        return self.profiles.profile(self.feed)
 
-    def change(self, change: Change) -> Profile:
-        """Apply *change* to the profile, save it and return it.
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The feed with the key *feed*, of which *routes* call the services on its stores.
 
-        After a concurrent change by another process, *change* is applied again to the new profile.
-        """
-        for _ in range(SAVE_ATTEMPTS_MAX):
-            wanted = validate(change(self.read()))
-            if self.profiles.save(self.feed, wanted):
-                return wanted
-        raise click.ClickException("the settings of the feed kept changing; try again")
+    It is a `Managed`, and its own `Transport`. *operator* has all rights.
+    """
+
+    feed: str
+    routes: Routes
+    operator: str
+    timeout_s: float | None = None
+
+    @contextmanager
+    def asking(self) -> Iterator[Stored]:
+        yield self
+
+    def call(
+        self,
+        route: Declared,
+        names: Mapping[str, str],
+        given: Mapping[str, Any],
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Return the answer of *route*, without a check of rights."""
+        call = LocalCall(Request("", "", "", parameters=names), self.feed, self.operator)
+        fields = {
+            part: kind.parse(
+                {name: given[name] for name in fields_of(kind) if name in given},
+                self.routes.error,
+                "fields",
+            )
+            for part, kind in route.parameters.items()
+        }
+        return document_of(route.function(self.routes, call, **fields))
 
 
 def feed_options(
@@ -216,8 +242,64 @@ def _found_in(feed: str, documents: DocumentsOf) -> Target:
     )
 
 
-target_options = feed_options(_find, _found_in)
-host_target_options = feed_options(_find, _found_in, of_host=True)
+def stored_options(
+    routes: Callable[[Target], Routes], *, of_host: bool = False
+) -> Callable[[Declared], Callable[[Command], Command]]:
+    """Return the `placed` of commands (`resources`) that call *routes* on the stores of a feed.
+
+    If the operation has a route, the command also has the options of an address.
+    """
+
+    def placed(route: Declared) -> Callable[[Command], Command]:
+        def decorate(command: Command) -> Command:
+            @functools.wraps(command)
+            def with_stores(target: Target, **others: Any) -> None:
+                operator = others.get("by") or user_name()
+                command(feed=Stored(target.feed, routes(target), operator), **others)
+
+            stored = feed_options(_find, _found_in, of_host=of_host)(with_stores)
+            return stored if route.is_local else _or_address(stored, command)
+
+        return decorate
+
+    return placed
+
+
+def _or_address(stored: Command, command: Command) -> Command:
+    """Add the options of an address to *stored*; with an address, call *command* with `Access`."""
+
+    @functools.wraps(command)
+    def with_address(
+        url: str, feed: str, host: bool, password: str, timeout_s: float | None, **others: Any
+    ) -> None:
+        if "by" in others and is_given("by"):
+            raise click.UsageError("--by is not for --url: the creator is the password's key")
+        reached = Access(url, feed, password, timeout_s)
+        command(feed=reached, host_=True if host else None, **others)
+
+    asked = password_options(with_address)
+
+    @functools.wraps(stored)
+    def with_place(url: str | None, feed: str | None, context: str | None, **others: Any) -> None:
+        is_stored = any(others[name] for name in ("stage", "endpoint_url", "data"))
+        if url and is_stored:
+            raise click.UsageError("name the keys once: by --url, or as the other options do")
+        location = None if is_stored else locate(context, {"--url": url})
+        address = location is not None and location.url
+        for name in _STORED if address else _ASKED:
+            del others[name]
+        if location is not None and address:
+            asked(url=address, feed=location.feed(feed), **others)
+        else:
+            stored(feed=feed, context=context, **others)
+
+    vars(with_place)["__click_params__"] += vars(asked)["__click_params__"][-2:]
+    return click.option("--url", help=_URL_HELP)(timeout_option(with_place))
+
+
+_STORED = ("stage", "endpoint_url", "data")
+_ASKED = ("password_file", "password", "timeout_s")
+_URL_HELP = f"Address of Tidings, to use its HTTP interface.  [env var: {URL_VARIABLE}]"
 
 
 def twin_client(endpoint_url: str, config: Config | None = None) -> Any:

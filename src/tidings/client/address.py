@@ -29,6 +29,7 @@ class Switches(TypedDict, total=False):
     erasures: bool
 
 
+NEW = {"If-None-Match": "*"}  # the header of a request that only creates and changes nothing
 _ARRAY = '["'  # a list that begins with this is JSON, not comma-separated
 
 

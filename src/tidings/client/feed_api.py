@@ -7,21 +7,23 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httpx
 
-from tidings.client.address import base_url, feed_url
+from tidings.client.address import NEW, base_url, feed_url
 from tidings.client.errors import WrongAnswer, WrongUrl
 from tidings.client.proxies import proxy_of, unreachable
 from tidings.client.retries import Closing, error_of_answer
 from tidings.core.model.operations import decode
 
+if TYPE_CHECKING:
+    from tidings.http.wire import Declared
+
 CONNECT_S = 10.0
 ANSWER_S = 40.0  # longer than the 30 s within which API Gateway always answers
 NDJSON = "application/x-ndjson"
-NEW = {"If-None-Match": "*"}  # the header of a request that only creates and changes nothing
 
 Answer = dict[str, Any]
 Object = dict[str, Any]
@@ -124,6 +126,26 @@ class FeedApi(Closing):
         """
         sent = {"json": body, "params": query or {}, "headers": headers}
         return _object(self.request(method, path, **sent))
+
+    def call(
+        self,
+        route: Declared,
+        names: Mapping[str, str],
+        given: Mapping[str, Any],
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Return the answer of *route*, for the *names* in its path and the *given* fields."""
+        from tidings.http.wire import fields_of  # most clients do not need it
+
+        sent: dict[str, Any] = {"body": {}} if "body" in route.parameters else {}
+        for part, kind in route.parameters.items():
+            values = {name: given[name] for name in fields_of(kind) if name in given}
+            if part == "query":
+                values = {name: "true" if v is True else str(v) for name, v in values.items()}
+            sent[part] = values
+        quoted = {name: quote(value, safe="") for name, value in names.items()}
+        path = route.paths[0].removeprefix("/feeds/{feed}/").format_map(quoted)
+        return self.ask(route.method, path, **sent, headers=headers)
 
     def send(self, path: str, lines: bytes, *, query: Mapping[str, str]) -> Answer:
         """POST *lines* of JSON and return the answer. See `ask`."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from tidings.client.feed_api import NEW, Answer, FeedApi
+from tidings.client.address import NEW
+from tidings.client.feed_api import Answer, FeedApi
 
 FEEDS = "/feeds"
 LIVE, DELETING, DELETED = "live", "deleting", "deleted"

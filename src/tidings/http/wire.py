@@ -34,7 +34,7 @@ from typing import (
     dataclass_transform,
 )
 
-from tidings.core.auth.guard import ADMIN, KEY_PREFIX, Need
+from tidings.core.auth.guard import ADMIN, ALL, KEY_PREFIX, Need
 from tidings.core.errors import Rejected, parse_integer
 from tidings.core.model.json_body import object_from
 from tidings.core.model.operations import SURROGATE
@@ -52,6 +52,7 @@ Schema = dict[str, Any]
 Contents = tuple[tuple[str, Any], ...]  # content types, each with a type or a schema
 JSON = "application/json"
 DEFAULT_PATH = "$default"
+LOCAL = ""  # in place of a method
 _ACTION = "{action}"
 
 EXAMPLE_FEED = "orders"
@@ -221,7 +222,7 @@ class Fields:
         """Return the fields that are set, as a JSON value."""
         named = fields_of(type(self)).items()
         values = ((name, getattr(self, each.attribute)) for name, each in named)
-        return {name: _document(value) for name, value in values if value is not UNSET}
+        return {name: document_of(value) for name, value in values if value is not UNSET}
 
 
 class Given(Fields):
@@ -273,11 +274,11 @@ def _check_storable(value: Any) -> None:
         raise ValueError("must not contain a lone surrogate")
 
 
-def _document(value: Any) -> Any:
+def document_of(value: Any) -> Any:
     if isinstance(value, Fields):
         return value.document()
     if isinstance(value, list | tuple):
-        return [_document(each) for each in value]
+        return [document_of(each) for each in value]
     return value
 
 
@@ -386,7 +387,12 @@ class HttpRoute:
 
 
 class Call:
-    """A request about the feed with the key `feed`. `allowed` are the rights of the caller."""
+    """A request about the feed with the key `feed`. `allowed` are the rights of the caller.
+
+    `operator` is the name of an operator with access to the stores, who has all rights.
+    """
+
+    operator = ""
 
     def __init__(self, request: Request, feed_names: FeedNames, status: int) -> None:
         self.request, self.status = request, status
@@ -414,12 +420,22 @@ class Call:
     @property
     def caller(self) -> str:
         """Return the caller as reports name it, without a secret."""
+        if self.operator:
+            return self.operator
         if self.credential is None:
             return "anonymous"  # the feed is open
         if not self.allowed.principal:
             return "password"
         is_key = self.credential.secret.startswith(KEY_PREFIX)
         return f"{'key' if is_key else 'token'} {self.allowed.principal}"
+
+
+class LocalCall(Call):
+    """A call by an operator with access to the stores."""
+
+    def __init__(self, request: Request, feed: str, operator: str) -> None:
+        self.request, self.feed, self.operator = request, feed, operator
+        self.allowed, self.credential, self.status = ALL, None, 200
 
 
 @dataclass(eq=False, kw_only=True)
@@ -478,6 +494,11 @@ class Declared:
         """Return the types of the parameters `query` and `body`, if the method has them."""
         return {name: hint for name in ("query", "body") if (hint := self.hint(name))}
 
+    @property
+    def is_local(self) -> bool:
+        """Return True for an operation that is not reachable over HTTP."""
+        return self.method == LOCAL
+
     def http_routes(self, function: str) -> list[HttpRoute]:
         """Return the routes of *function* in a gateway."""
         if self.is_action:
@@ -512,7 +533,7 @@ class Routes:
         cls.declared = {}
         for each in vars(cls).values():
             found = getattr(each, "declared", each)
-            if isinstance(found, Declared):
+            if isinstance(found, Declared) and not found.is_local:
                 cls.declared |= {f"{found.method} {path}": found for path in found.paths}
 
     def __call__(self, request: Request) -> Answer:
@@ -533,7 +554,9 @@ class Routes:
                 sent = object_from(request.content(), wrong)
                 given[name] = kind.parse(sent, wrong, "fields")
         result = found.function(self, call, **given)
-        return result if isinstance(result, Answer) else json_answer(call.status, _document(result))
+        return (
+            result if isinstance(result, Answer) else json_answer(call.status, document_of(result))
+        )
 
     @classmethod
     def http_routes(cls) -> list[HttpRoute]:
@@ -587,3 +610,11 @@ def _decorator(http_method: str) -> Callable[..., Callable[[Method], Method]]:
 
 
 get, put, post, delete = map(_decorator, ("GET", "PUT", "POST", "DELETE"))
+
+
+def local(path: str) -> Callable[[Method], Method]:
+    """Declare an operation without a route, for commands with access to the stores.
+
+    The names in *path* are its arguments.
+    """
+    return _decorator(LOCAL)(path, ADMIN, "")

@@ -6,13 +6,16 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.unit.admin.cloudformation import deployed, describing
 from tidings.admin import feed_command
-from tidings.admin.feed_command import set_
+from tidings.admin.local import LocalAdmin, settings_json
+from tidings.admin.target import Stored
 from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.cli.main import main
@@ -35,40 +38,62 @@ def test_every_setting_can_be_set_and_is_shown() -> None:
     """A setting can be set on a stage and when a host starts, and the JSON output has it."""
     settings = {each.name.removesuffix("_s") for each in fields(Profile)} - APART
 
-    assert settings <= {each.name for each in set_.params}
+    assert settings <= {
+        each.name.removesuffix("_") for each in feed_command.feed.commands["set"].params
+    }
     assert settings - WHILE_IT_RUNS <= {each.name for each in serve.params}
-    assert settings <= {*feed_command.settings_json("main", Profile())}
+    assert settings <= {*settings_json("main", Profile())}
+
+
+class Kept:
+    """The profile of one feed."""
+
+    def __init__(self, *stored: str) -> None:
+        self.one = Profile(read_passwords=stored, ingest_passwords=(FIRST,))
+
+    def profile(self, feed: str) -> Profile:
+        return self.one
+
+    def save(self, feed: str, profile: Profile) -> bool:
+        self.one = profile
+        return True
+
+
+def called(kept: Kept, route: Any, **given: object) -> tuple[str, ...]:
+    """Call *route* for the role `read`; return the hashes of its passwords."""
+    place = Stored("main", LocalAdmin(kept, Mock()), "ann")
+    place.call(route.declared, {"feed": "main"}, {"role": "read", **given})
+    assert kept.one.ingest_passwords == (FIRST,)
+    return kept.one.read_passwords
 
 
 def test_a_new_password_replaces_the_old_one() -> None:
     """The password of the other role stays."""
-    profile = Profile(read_passwords=(FIRST,), ingest_passwords=(FIRST,))
-    changed = feed_command.with_password(profile, Role.READ, SECOND, keep_old=False)
-    assert (changed.read_passwords, changed.ingest_passwords) == ((SECOND,), (FIRST,))
-    changed = feed_command.with_password(profile, Role.INGEST, SECOND, keep_old=False)
-    assert (changed.read_passwords, changed.ingest_passwords) == ((FIRST,), (SECOND,))
+    (stored,) = called(Kept(FIRST), LocalAdmin.set_password, password="a new password")
+    assert stored != FIRST
 
 
 def test_the_old_one_may_be_kept_and_no_older_one() -> None:
     """Two hold at a time, the newest first."""
-    profile = Profile(read_passwords=(SECOND, FIRST))
-    changed = feed_command.with_password(profile, Role.READ, THIRD, keep_old=True)
-    assert changed.read_passwords == (THIRD, SECOND)
+    given = {"password": "a new password", "keep_old": True}
+    new, *old = called(Kept(SECOND, FIRST), LocalAdmin.set_password, **given)
+    assert old == [SECOND] and new != SECOND
 
 
 def test_at_the_end_of_a_rotation_the_newest_is_left() -> None:
     """Without a password nothing changes."""
-    assert feed_command.without_old(Profile(read_passwords=(SECOND, FIRST)), Role.READ) == Profile(
-        read_passwords=(SECOND,)
-    )
-    assert feed_command.without_old(Profile(), Role.READ) == Profile()
+    kept = Kept(SECOND, FIRST)
+    assert called(kept, LocalAdmin.remove_passwords, only_old=True) == (SECOND,)
+    assert called(kept, LocalAdmin.remove_passwords, only_old=True) == (SECOND,)
+    assert called(kept, LocalAdmin.remove_passwords) == ()
+    assert called(kept, LocalAdmin.remove_passwords, only_old=True) == ()
 
 
 def test_no_hash_is_shown() -> None:
     """Text and JSON only show how many passwords there are, and since when."""
     profile = Profile("http://api/{{id}}", "oplog", True, (SECOND, FIRST), (), 7)
-    lines = "\n".join(feed_command.settings_lines("main", profile))
-    data = feed_command.settings_json("main", profile)
+    data = settings_json("main", profile)
+    lines = feed_command.shown_settings(data)
 
     assert "1 of 2, set at 1970-01-01T00:00:02Z" in lines
     assert "ingest password  none: closed" in lines

@@ -148,7 +148,7 @@ def test_a_key_is_rotated(stored: DynamoDBKeys) -> None:
         ("create --role admin --type video", "admin needs the whole feed"),
         ("create --role consume --parent p", "consume needs the whole feed"),
         ("create --role read --expires soon", "must be a duration such as"),
-        ("create --role read --rate -1", "requests a second"),
+        ("create --role read --rate -1", "0<=x<=10000"),
         ("show 3k2m9c0q8xw1", "is not the id of a key"),
         ("revoke tdk_3k2m9c0q8xw1_x", "not the whole key"),
         ("create --role read --feed none", "no such feed"),

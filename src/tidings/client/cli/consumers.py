@@ -3,44 +3,41 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import secrets
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import click
 
+from tidings.client.address import NEW
 from tidings.client.cli.main import EXIT_CODES, discard_output
-from tidings.client.cli.options import (
-    Access,
-    access_options,
-    erasures_option,
-    filter_options,
-    json_option,
-    user_name,
-)
+from tidings.client.cli.options import Access, access_options, json_option, user_name
 from tidings.client.cli.render import (
     NONE,
-    answer,
     cell,
     compact,
     describe_entry,
     failures,
+    labelled,
     machine,
     printable,
     retrying,
-    show_list,
+    rows,
 )
+from tidings.client.cli.resources import Call, Option, Resource
 from tidings.client.errors import ClientError, Refused, Unwritten
 from tidings.client.events import Event
 from tidings.client.retries import PRINT_S, stop_on_signals
 from tidings.core.model.filters import FIELDS
+from tidings.http.endpoints.consumers import ConsumerRouter
+from tidings.http.endpoints.hooks import WebhookRouter
 
 if TYPE_CHECKING:
+    from tidings.client.feed_api import Answer
     from tidings.client.worker import Message, Worker
 
 DEFAULT_BULK = 500
@@ -51,21 +48,29 @@ _FIELDS = (
 )
 _HOOKS = ("name", "state", "url", "lag_ms", "parked", "failure")
 _ATTEMPTS = ("at", "id", "number", "status", "ms", "result")
-_FILTERS = (*FIELDS, "erasures")
-_HOOK_FIELDS = ("format", "attempts")
-_UNKNOWN = ("unknown_consumer", "unknown_webhook")
-_EXISTING = ("consumer_exists", "webhook_exists")
+_KEPT = (*FIELDS, "erasures", "format", "attempts")  # by --update, unless they are given
 _NAME_CHARS = 50  # maximum length of the host in a webhook's name, which has up to 63 characters
 
-
-update_option = click.option(
+_FIELD_OPTIONS = {
+    "from": Option(metavar="PLACE", default="oldest"),
+    "types": Option(metavar="A,B"),
+    "parents": Option(metavar="X,Y"),
+    "ids": Option(metavar="I,J"),
+    "why": Option(metavar="TEXT", text="Reason, stored with the change."),
+    "by": Option(
+        metavar="NAME",
+        default=lambda: f"{user_name()}@{socket.gethostname()}",
+        text="Name of the operator.  [default: USER@HOST]",
+    ),
+}
+_update_option = click.option(
     "--update", is_flag=True, help="If the name exists, change the given fields, keep the others."
 )
 
-
-@click.group(epilog=EXIT_CODES)
-def consumers() -> None:
-    """Show and steer the named consumers of a feed, while they run.
+consumers = Resource(
+    "consumers",
+    """
+    Show and steer the named consumers of a feed, while they run.
 
     A command that changes a consumer takes a reason, which is stored with the operator's name.
 
@@ -76,255 +81,172 @@ def consumers() -> None:
       tidings consumers park search --why "data too long"    the next message
       tidings consumers retry search all --why "repaired"    all parked messages
       tidings consumers mark search ID --why "sent by hand"  continue after ID
-    """
+    """,
+    options=_FIELD_OPTIONS,
+)
+consumers.add(
+    "list",
+    ConsumerRouter.list_consumers,
+    "Show all consumers, each with its lag and its worker.",
+    "",
+    "--json | jq '.[] | select(.lag_ms > 60000)'",
+    shows=lambda found: rows(found, _COLUMNS, empty="no named consumers"),
+    part="consumers",
+)
 
 
-def why_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --why and --by to a command, which receives them as *reason*."""
-
-    @functools.wraps(command)
-    def with_reason(why: str, by: str, **others: Any) -> None:
-        command(reason={"why": why, "by": by}, **others)
-
-    because = click.option(
-        "--why", required=True, metavar="TEXT", help="Reason, stored with the change."
-    )
-    who = click.option(
-        "--by", default=_me, metavar="NAME", help="Name of the operator.  [default: USER@HOST]"
-    )
-    return because(who(with_reason))
+def _with_messages(call: Call) -> Answer:
+    """Return a consumer with its parked messages and notes."""
+    parked = call.send(ConsumerRouter.list_parked_messages)["parked"]
+    notes = call.send(ConsumerRouter.list_notes)["notes"]
+    return call.send() | {"messages": parked, "notes": notes}
 
 
-def _me() -> str:
-    return f"{user_name()}@{socket.gethostname()}"
-
-
-@consumers.command("list", epilog=EXIT_CODES)
-@json_option
-@access_options
-def list_(as_json: bool, feed: Access) -> None:
-    """Show all consumers, each with its lag and its worker.
-
-    \b
-    Examples:
-      tidings consumers list
-      tidings consumers list --json | jq '.[] | select(.lag_ms > 60000)'
-    """
-    answers = feed.ask("GET", "consumers")["consumers"]
-    show_list(answers, _COLUMNS, as_json=as_json, empty="no named consumers")
-
-
-@consumers.command("show", epilog=EXIT_CODES)
-@click.argument("name")
-@json_option
-@access_options
-def show_(name: str, as_json: bool, feed: Access) -> None:
-    """Show one consumer, its failed message, and its parked messages.
-
-    \b
-    Example:
-      tidings consumers show search
-    """
-    with feed.asking() as api:
-        consumer = api.show(name) | {"messages": api.parked(name), "notes": api.notes(name)}
-    if as_json:
-        click.echo(compact(consumer))
-        return
-    for field in _FIELDS:
-        value = consumer.get(field)
-        if value is not None and value is not False and value not in ("", []):  # zeros are shown
-            click.echo(f"{field:<15} {cell(value)}")
+def _show(consumer: Answer) -> str:
+    shown = [
+        (name, cell(value))
+        for name in _FIELDS
+        if (value := consumer.get(name)) is not None
+        and value is not False
+        and value not in ("", [])  # zeros are shown
+    ]
     for each in consumer["messages"]:
-        click.echo(f"{'parked':<15} {each['id']} after {each['attempts']}: {cell(each['error'])}")
+        shown.append(("parked", f"{each['id']} after {each['attempts']}: {cell(each['error'])}"))
     for each in consumer["notes"]:
         about = f"{each['what']} {each['id']}" if "id" in each else each["what"]
-        click.echo(f"{'note':<15} {about} by {cell(each['who'])}: {cell(each['why'])}")
+        shown.append(("note", f"{about} by {cell(each['who'])}: {cell(each['why'])}"))
+    return labelled(shown, 15)
 
 
-@consumers.command(epilog=EXIT_CODES)
-@click.argument("name")
-@click.option(
-    "--from",
-    "start",
-    metavar="PLACE",
-    default="oldest",
-    show_default=True,
-    help="Start: oldest, now, copy (every object first) or the id of a message.",
+consumers.add(
+    "show",
+    ConsumerRouter.get_consumer,
+    "Show one consumer, its failed message, and its parked messages.",
+    "search",
+    shows=_show,
+    by=_with_messages,
 )
-@filter_options
-@erasures_option
-@update_option
-@json_option
-@access_options
-def create(
-    name: str,
-    start: str,
-    wanted: dict[str, list[str]],
-    erasures: bool,
-    update: bool,
-    as_json: bool,
-    feed: Access,
-) -> None:
-    """Register a consumer.
+
+
+def _position(consumer: Answer) -> str:
+    return f"{consumer['name']} is at {consumer['position'] or NONE}"
+
+
+def _state(consumer: Answer) -> str:
+    return f"{consumer['name']} is {consumer['state']}"
+
+
+def _put(call: Call) -> Answer:
+    """Create a consumer or webhook, or with --update change the given fields of an existing one."""
+    body, is_update = call.given, call.others["update"]
+    if is_update:
+        show = WebhookRouter.get_webhook if "url" in body else ConsumerRouter.get_consumer
+        try:
+            old = call.send(show)
+        except Refused as error:
+            if error.code not in ("unknown_consumer", "unknown_webhook"):
+                raise
+            old = {}
+        body |= {name: old.get(name) for name in _KEPT if name not in body}
+    for name in [name for name, value in body.items() if value in (None, [], "", False)]:
+        del body[name]
+    try:
+        return call.send(headers={} if is_update else NEW)
+    except Refused as error:
+        if error.code not in ("consumer_exists", "webhook_exists"):
+            raise
+        rule = "exists already; use --update to change it"
+        raise click.ClickException(f"{printable(call.names['name'])} {rule}") from None
+
+
+consumers.add(
+    "create",
+    ConsumerRouter.put_consumer,
+    """
+    Register a consumer.
 
     From now on, the feed keeps the part of the log that the consumer has not read. If the consumer
     exists, the command changes nothing and ends with 1. With --update, an existing consumer gets
     the given filters, and keeps its position and its other filters; an empty list removes a filter.
-
-    \b
-    Examples:
-      tidings consumers create search --types video
-      tidings consumers create search --types video,film --update
-      tidings consumers create audit --from copy
-    """
-    given = {**wanted, **_if_set(erasures)}
-    with feed.asking() as api:
-        old = _existing(lambda: api.show(name)) if update else None
-        kept = {} if old is None else {field: old.get(field) for field in _FILTERS}
-        body = {"from": start, **_without_empty(kept | given)}
-        with _exists(name):
-            consumer = api.register(name, body, only_new=not update)
-    answer(consumer, _position(name, consumer), as_json=as_json)
-
-
-def _existing(show: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the answer of *show*, or None if the consumer or webhook does not exist."""
-    try:
-        return show()
-    except Refused as error:
-        if error.code not in _UNKNOWN:
-            raise
-        return None
+    """,
+    "search --types video",
+    "search --types video,film --update",
+    "audit --from copy",
+    shows=_position,
+    by=_put,
+    others=[_update_option],
+)
+consumers.add(
+    "delete",
+    ConsumerRouter.delete_consumer,
+    "Delete a consumer and its parked messages, and stop keeping the log for this consumer.",
+    'search --why "replaced by search-2"',
+    shows=lambda deleted: f"{deleted['deleted']} is deleted",
+)
 
 
-@contextmanager
-def _exists(name: str) -> Iterator[None]:
-    """Add the remedy to the error for an existing name."""
-    try:
-        yield
-    except Refused as error:
-        if error.code not in _EXISTING:
-            raise
-        rule = "exists already; use --update to change it"
-        raise click.ClickException(f"{printable(name)} {rule}") from None
+_which = Option(is_argument=True, metavar="ID|all")
 
 
-def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value not in (None, [], "", False)}
-
-
-@consumers.command(epilog=EXIT_CODES)
-@click.argument("name")
-@why_options
-@json_option
-@access_options
-def delete(name: str, reason: dict[str, str], as_json: bool, feed: Access) -> None:
-    """Delete a consumer and its parked messages, and stop keeping the log for this consumer.
-
-    \b
-    Example:
-      tidings consumers delete search --why "replaced by search-2"
-    """
-    with feed.asking() as api:
-        deleted = api.delete(name, reason)
-    answer(deleted, f"{name} is deleted", as_json=as_json)
-
-
-def _if_set(erasures: bool) -> dict[str, bool]:
-    """Return the field `erasures` if it is True; older servers do not know the field."""
-    return {"erasures": True} if erasures else {}
-
-
-def _position(name: str, consumer: dict[str, Any]) -> str:
-    return f"{name} is at {consumer['position'] or NONE}"
-
-
-def _state(name: str, consumer: dict[str, Any]) -> str:
-    return f"{name} is {consumer['state']}"
-
-
-def _add(
-    action: str,
-    text: str,
-    done: Callable[[str, dict[str, Any]], str],
-    field: str = "",
-    metavar: str = "",
-    example: str = "",
-) -> None:
-    """Add a command for *action*, an action of PROTOCOL 14; *text* is the help of the command.
-
-    *example* are the words of an example after the consumer's name.
-
-    *done* returns the line to print, given the consumer's name and the answer of the feed. *field*
-    is a field of the request's body; the command has an argument for its value.
-    """
-    words = " ".join(filter(None, (action, "search", example)))
-    shown = f"{inspect.cleandoc(text)}\n\n\b\nExample:\n  tidings consumers {words}"
-
-    @consumers.command(action, help=shown, epilog=EXIT_CODES)
-    @click.argument("name")
-    @why_options
-    @json_option
-    @access_options
-    def command(
-        name: str, reason: dict[str, str], as_json: bool, feed: Access, **body: str
-    ) -> None:
-        with feed.asking() as api:
-            document = api.act(name, action, reason | body)
-        answer(document, done(name, document), as_json=as_json)
-
-    if field:
-        click.argument(field, metavar=metavar)(command)
-
-
-_add(
+consumers.add(
     "mark",
+    ConsumerRouter.mark_consumer,
     """
     Move a consumer to POSITION: oldest, now, copy or the id of a message.
 
     If POSITION is ahead, everything up to POSITION is acknowledged without being sent. If
     POSITION is back, everything after POSITION is sent again.
     """,
-    _position,
-    "position",
-    "POSITION",
-    example='now --why "the backlog is not needed"',
+    'search now --why "the backlog is not needed"',
+    shows=_position,
+    options={"position": Option(is_argument=True)},
 )
-_add(
+
+
+consumers.add(
     "step",
+    ConsumerRouter.step_consumer,
     "Acknowledge the next message without sending it.",
-    lambda name, document: describe_entry(document["stepped"]),
-    example='--why "sent by hand"',
+    'search --why "sent by hand"',
+    shows=lambda found: describe_entry(found["stepped"]),
 )
-_add(
+consumers.add(
     "park",
+    ConsumerRouter.park_message,
     "Park the next message with its last error, and continue with the others.",
-    lambda name, document: describe_entry(document["parked"]),
-    example='--why "data too long"',
+    'search --why "data too long"',
+    shows=lambda found: describe_entry(found["parked"]),
 )
-_add(
+consumers.add(
     "retry",
+    ConsumerRouter.retry_parked_messages,
     "Send a parked message (or all) again, alone and out of turn.",
-    lambda name, document: f"{len(document['retries'])} to be sent again",
-    "id",
-    "ID|all",
-    example='all --why "repaired"',
+    'search all --why "repaired"',
+    shows=lambda found: f"{len(found['retries'])} to be sent again",
+    options={"id": _which},
 )
-_add(
+consumers.add(
     "drop",
+    ConsumerRouter.drop_parked_messages,
     "Discard a parked message (or all).",
-    lambda name, document: f"{document['parked']} left",
-    "id",
-    "ID|all",
-    example='all --why "not needed any more"',
+    'search all --why "not needed any more"',
+    shows=lambda found: f"{found['parked']} left",
+    options={"id": _which},
 )
-_add(
+consumers.add(
     "pause",
+    ConsumerRouter.pause_consumer,
     "Pause a consumer: its worker finishes the current batch and waits.",
-    _state,
-    example='--why "the index is rebuilt"',
+    'search --why "the index is rebuilt"',
+    shows=_state,
 )
-_add("resume", "Resume a paused consumer.", _state, example='--why "the index is ready"')
+consumers.add(
+    "resume",
+    ConsumerRouter.resume_consumer,
+    "Resume a paused consumer.",
+    'search --why "the index is ready"',
+    shows=_state,
+)
 
 
 @click.command(epilog=EXIT_CODES)
@@ -398,9 +320,10 @@ def _lines(batch: Sequence[Message]) -> str:
     return "".join(f"{machine(Event(*message))}\n" for message in batch)
 
 
-@click.group(epilog=EXIT_CODES)
-def hooks() -> None:
-    """Send events to webhooks, signed according to Standard Webhooks and retried for three days.
+hooks = Resource(
+    "hooks",
+    """
+    Send events to webhooks, signed according to Standard Webhooks and retried for three days.
 
     A webhook has a named consumer of the same name. `tidings consumers` shows the parked messages
     of this consumer, sends them again, pauses the consumer and moves it to another position.
@@ -413,181 +336,111 @@ def hooks() -> None:
       tidings consumers retry NAME all --why "it is back"   all parked messages
       tidings consumers mark NAME ID --why "lost a day"     everything after ID
       tidings consumers resume NAME --why "it is back"      after an answer of 410
+    """,
+    options=_FIELD_OPTIONS | {"secret": None, "url": Option(is_argument=True, metavar="URL")},
+)
+
+
+def _put_hook(call: Call) -> Answer:
+    if call.others["update"] and not call.names["name"]:
+        raise click.UsageError("--update needs --name")
+    name = call.names["name"]
+    if not name:  # with a random suffix, so that a host may have several webhooks
+        host = (urlsplit(call.given["url"]).hostname or "hook").strip("[]").replace(":", "-")
+        name = f"{host[:_NAME_CHARS].lstrip('-.') or 'hook'}-{secrets.token_hex(3)}"
+    hook = _put(replace(call, names={**call.names, "name": name}))
+    for each in hook.get("warnings", ()):
+        click.echo(f"Warning: {printable(each)}", err=True)
+    return hook
+
+
+def _created(hook: Answer) -> str:
+    secret = f"\nsecret {hook['secret']}" if "secret" in hook else ""
+    return f"{hook['name']} sends to {hook['url']}{secret}"
+
+
+hooks.add(
+    "create",
+    WebhookRouter.put_webhook,
     """
-
-
-@hooks.command("create", epilog=EXIT_CODES)
-@click.argument("target", metavar="URL")
-@click.option(
-    "--name",
-    default="",
-    help="Name of the webhook and its consumer.  [default: its host and a random suffix]",
-)
-@click.option(
-    "--from",
-    "start",
-    metavar="PLACE",
-    default="now",
-    show_default=True,
-    help="Start: now, oldest or the id of a message.",
-)
-@click.option(
-    "--format",
-    type=click.Choice(["cloudevents", "debezium", "tidings"]),
-    help="Format of the events.  [default: cloudevents]",
-)
-@click.option(
-    "--attempts",
-    type=click.IntRange(1, 10),
-    help="Attempts before a message is parked: 10 take 75 hours, 4 take 35 minutes.  [default: 10]",
-)
-@filter_options
-@erasures_option
-@update_option
-@json_option
-@access_options
-def create_hook(
-    target: str,
-    name: str,
-    start: str,
-    wanted: dict[str, list[str]],
-    erasures: bool,
-    update: bool,
-    as_json: bool,
-    feed: Access,
-    **options: Any,
-) -> None:
-    """Send the events of a feed to URL, and print the signing secret, which is shown only once.
+    Send the events of a feed to URL, and print the signing secret, which is shown only once.
 
     If a webhook with the name of --name exists, the command changes nothing and ends with 1. With
     --update, it gets the address and the given options, and keeps its position, its secret and its
     other options; an empty list removes a filter.
-
-    \b
-    Examples:
-      tidings hooks create https://a.example/events --types video
-      tidings hooks create https://b.example/events --name films --format debezium
-      tidings hooks create https://c.example/events --name films --update
-    """
-    if update and not name:
-        raise click.UsageError("--update needs --name")
-    from tidings.client.feed_api import NEW
-
-    named = name or _name_of(target)
-    given = {"url": target, **options, **wanted, **_if_set(erasures)}
-    with feed.asking() as api:
-        old = _existing(lambda: api.ask("GET", _path(named))) if update else None
-        fields = (*_FILTERS, *_HOOK_FIELDS)
-        kept = {} if old is None else {field: old.get(field) for field in fields}
-        known = {field: value for field, value in given.items() if value is not None}
-        body = {"from": start, **_without_empty(kept | known)}
-        headers = {} if update else NEW
-        with _exists(named):
-            hook = api.ask("PUT", _path(named), body=body, headers=headers)
-    for each in hook.get("warnings", ()):
-        click.echo(f"Warning: {printable(each)}", err=True)
-    lines = [f"{named} sends to {hook['url']}"]
-    if "secret" in hook:
-        lines.append(f"secret {hook['secret']}")
-    answer(hook, "\n".join(lines), as_json=as_json)
+    """,
+    "https://a.example/events --types video",
+    "https://b.example/events --name films --format debezium",
+    "https://c.example/events --name films --update",
+    shows=_created,
+    by=_put_hook,
+    others=[_update_option],
+    options={
+        "name": Option(
+            default="",
+            text="Name of the webhook and its consumer.  [default: its host and a random suffix]",
+        ),
+        "from": Option(metavar="PLACE", default="now"),
+    },
+)
 
 
-@hooks.command("list", epilog=EXIT_CODES)
-@json_option
-@access_options
-def list_hooks(as_json: bool, feed: Access) -> None:
-    """Show all webhooks, each with its lag and its last error.
+def _list_hooks(found: list[Answer]) -> Any:
 
-    \b
-    Examples:
-      tidings hooks list
-      tidings hooks list --json | jq -r '.[].url'
-    """
-    answers = feed.ask("GET", "hooks")["hooks"]
-    show_list(answers, _HOOKS, as_json=as_json, empty="no webhooks", row=_hook_row)
+    def row(hook: Mapping[str, Any]) -> dict[str, Any]:
+        failure = hook.get("failure")
+        error = f"{failure['times']} times: {failure['error']}" if failure else None
+        return {**hook, "failure": error}
+
+    return rows(found, _HOOKS, empty="no webhooks", row=row)
 
 
-@hooks.command("show", epilog=EXIT_CODES)
-@click.argument("name")
-@json_option
-@access_options
-def show_hook(name: str, as_json: bool, feed: Access) -> None:
-    """Show one webhook, as JSON, with or without --json.
-
-    \b
-    Example:
-      tidings hooks show films | jq .failure
-    """
-    click.echo(compact(feed.ask("GET", _path(name))))
-
-
-@hooks.command(epilog=EXIT_CODES)
-@click.argument("name")
-@json_option
-@access_options
-def attempts(name: str, as_json: bool, feed: Access) -> None:
-    """Show the last 20 attempts to send to a webhook since the server's start, the latest first.
-
-    \b
-    Examples:
-      tidings hooks attempts films
-      tidings hooks attempts films --json | jq '.attempts[].status'
-    """
-    made = feed.ask("GET", f"{_path(name)}/attempts")
-    if as_json:
-        answer(made, "", as_json=True)
-        return
-    empty = f"no attempt since {made['since']}"
-    show_list(made["attempts"], _ATTEMPTS, as_json=False, empty=empty, row=_attempt_row)
+hooks.add(
+    "list",
+    WebhookRouter.list_webhooks,
+    "Show all webhooks, each with its lag and its last error.",
+    "",
+    "--json | jq -r '.[].url'",
+    shows=_list_hooks,
+    part="hooks",
+)
+hooks.add(
+    "show",
+    WebhookRouter.get_webhook,
+    "Show one webhook, as JSON, with or without --json.",
+    "films | jq .failure",
+    shows=compact,
+)
 
 
-def _attempt_row(attempt: Mapping[str, Any]) -> dict[str, Any]:
-    result = "accepted" if attempt["accepted"] else attempt["error"]
-    return {**attempt, "ms": attempt["duration_ms"], "result": result}
+def _attempts(made: Answer) -> Any:
+
+    def row(attempt: Mapping[str, Any]) -> dict[str, Any]:
+        result = "accepted" if attempt["accepted"] else attempt["error"]
+        return {**attempt, "ms": attempt["duration_ms"], "result": result}
+
+    return rows(made["attempts"], _ATTEMPTS, empty=f"no attempt since {made['since']}", row=row)
 
 
-@hooks.command(epilog=EXIT_CODES)
-@click.argument("name")
-@json_option
-@access_options
-def rotate(name: str, as_json: bool, feed: Access) -> None:
-    """Create a new secret and print it; for a day, messages are signed with both secrets.
-
-    \b
-    Example:
-      tidings hooks rotate films
-    """
-    made = feed.ask("POST", f"{_path(name)}/rotate", body={})
-    answer(made, f"secret {made['secret']}", as_json=as_json)
-
-
-@hooks.command("delete", epilog=EXIT_CODES)
-@click.argument("name")
-@why_options
-@json_option
-@access_options
-def delete_hook(name: str, reason: dict[str, str], as_json: bool, feed: Access) -> None:
-    """Delete a webhook, its position and its parked messages.
-
-    \b
-    Example:
-      tidings hooks delete films --why "the service has ended"
-    """
-    deleted = feed.ask("DELETE", _path(name), query=reason)
-    answer(deleted, f"{name} is deleted", as_json=as_json)
-
-
-def _name_of(url: str) -> str:
-    """Return the host of *url* with a random suffix, so that a host may have several webhooks."""
-    host = (urlsplit(url).hostname or "hook").strip("[]").replace(":", "-")[:_NAME_CHARS]
-    return f"{host.lstrip('-.') or 'hook'}-{secrets.token_hex(3)}"
-
-
-def _hook_row(hook: Mapping[str, Any]) -> dict[str, Any]:
-    failure = hook.get("failure")
-    error = f"{failure['times']} times: {failure['error']}" if failure else None
-    return {**hook, "failure": error}
-
-
-def _path(name: str) -> str:
-    return f"hooks/{quote(name, safe='')}"
+hooks.add(
+    "attempts",
+    WebhookRouter.list_webhook_attempts,
+    "Show the last 20 attempts to send to a webhook since the server's start, the latest first.",
+    "films",
+    "films --json | jq '.attempts[].status'",
+    shows=_attempts,
+)
+hooks.add(
+    "rotate",
+    WebhookRouter.rotate_webhook_secret,
+    "Create a new secret and print it; for a day, messages are signed with both secrets.",
+    "films",
+    shows=lambda made: f"secret {made['secret']}",
+)
+hooks.add(
+    "delete",
+    WebhookRouter.delete_webhook,
+    "Delete a webhook, its position and its parked messages.",
+    'films --why "the service has ended"',
+    shows=lambda deleted: f"{deleted['deleted']} is deleted",
+)

@@ -15,7 +15,7 @@ from tidings.client import contexts as stored
 from tidings.client.address import base_url
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import CONTEXT_VARIABLE, URL_VARIABLE, json_option
-from tidings.client.cli.render import answer, failures, printable, show_list
+from tidings.client.cli.render import answer, compact, failures, printable, rows, show
 from tidings.client.contexts import Context, Contexts
 from tidings.client.errors import WrongUrl
 
@@ -60,8 +60,11 @@ def list_(as_json: bool) -> None:
       tidings context list --json | jq -r '.[].name'
     """
     known = _load()
-    rows = [_document(known, name) for name in sorted(known.named)]
-    show_list(rows, _COLUMNS, as_json=as_json, empty="no contexts", row=_row)
+    found = [_document(known, name) for name in sorted(known.named)]
+    if as_json:
+        click.echo(compact(found))
+    else:
+        show(rows(found, _COLUMNS, empty="no contexts", row=_row))
     set_by = next((name for name in (URL_VARIABLE, CONTEXT_VARIABLE) if _environment(name)), "")
     if set_by and not as_json:
         click.echo(f"{set_by} is set and has precedence over the current context", err=True)

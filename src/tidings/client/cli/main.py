@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem, get_completion_class
 
 from tidings.client.errors import ClientError
 from tidings.client.signals import end_at_once, end_at_signals, interrupt_at_signals
@@ -57,73 +58,48 @@ class Subcommand(NamedTuple):
     extra: str = ""
 
 
-_CLI, _ADMIN = "tidings.client.cli", "tidings.admin"
-_MAIN = f"{_CLI}.main"
-_ARCHIVE, _COMPACT = "tidings.admin.archive_command", "tidings.lake.command"
-_TABLES = "tidings.lake.command"
-SUBCOMMANDS = {
-    "post": Subcommand(f"{_CLI}.post", "Post operations to a feed."),
-    "tail": Subcommand(f"{_CLI}.tail", "Show the events of a feed as they arrive."),
-    "status": Subcommand(f"{_CLI}.status", "Show the status of a feed."),
-    "clients": Subcommand(f"{_CLI}.clients", "Show the connected clients of a feed."),
-    "snoop": Subcommand(f"{_CLI}.tail", "Print the items of a feed as a Triton listener."),
-    "consume": Subcommand(f"{_CLI}.consumers", "Run a worker of a named consumer of a feed."),
-    "consumers": Subcommand(f"{_CLI}.consumers", "Show and steer named consumers."),
-    "hooks": Subcommand(f"{_CLI}.consumers", "Send events to webhooks."),
-    "feeds": Subcommand(f"{_CLI}.feeds", "Create, list and delete the feeds of a host."),
-    "relays": Subcommand(f"{_CLI}.relays", "Show and steer feeds that copy another feed."),
-    "erase": Subcommand(f"{_CLI}.erasures", "Erase the data of an object from a feed."),
-    "erasures": Subcommand(f"{_CLI}.erasures", "Show erasures, and where data may still be."),
-    "log": Subcommand(f"{_CLI}.tail", "Show the log of a feed."),
-    "archive": Subcommand(_MAIN, "Show and compact an archive."),
-    "tables": Subcommand(_MAIN, "Store a feed as Iceberg tables, and query them."),
-    "agent": Subcommand(
-        "tidings.agent.command", "Store a producer's operations on disk and post them.", "agent"
-    ),
-    "serve": Subcommand(
-        "tidings.server.command", "Serve feeds from this process, stored in one file.", "serve"
-    ),
-    "backup": Subcommand(
-        "tidings.server.command", "Copy the feeds of a server to a file.", "serve"
-    ),
-    "local": Subcommand(
-        "tidings.twin.command", "Run the functions of a stage on this machine.", "local"
-    ),
-    "feed": Subcommand(
-        f"{_ADMIN}.feed_command", "Show and change the settings and passwords of a feed."
-    ),
-    "stages": Subcommand(
-        f"{_ADMIN}.stages_command",
-        "List the addresses and credentials of an account's stages, and overdue rotations.",
-        "aws",
-    ),
-    "doctor": Subcommand(
-        f"{_ADMIN}.doctor_command",
-        "Check whether the deploy of a stage would succeed in an account.",
-        "aws",
-    ),
-    "users": Subcommand(
-        f"{_ADMIN}.users_command", "Import and list the users that may read the changes of a feed."
-    ),
-    "keys": Subcommand(f"{_ADMIN}.keys_command", "Create, list and revoke the keys of a feed."),
-    "sync": Subcommand("tidings.sync.command", "Correct a feed by a dump of its source.", "sail"),
-    "pipeline": Subcommand(
-        "tidings.pipelines.command", "Copy a feed into stores and keep them up to date.", "flow"
-    ),
-    "verify": Subcommand(
-        f"{_ADMIN}.verify_command", "Compare the state of a feed with its log.", "aws"
-    ),
-    "rebuild": Subcommand(
-        f"{_ADMIN}.verify_command", "Rebuild the state of a feed from its log.", "aws"
-    ),
-    "restore": Subcommand(
-        f"{_ADMIN}.restore_command",
-        "Resume a feed after its tables were restored to an earlier time.",
-        "aws",
-    ),
-    "context": Subcommand(f"{_CLI}.contexts", "Name feeds, so that commands need no address."),
-    "completion": Subcommand(_MAIN, "Print the completion script of a shell."),
-}
+def _table(text: str) -> dict[str, Subcommand]:
+    """Return the commands in *text*: name, module, extra or `-`, and help."""
+    rows = (line.split(maxsplit=3) for line in text.strip().splitlines())
+    return {
+        name: Subcommand(f"tidings.{module}", meaning, extra.replace("-", ""))
+        for name, module, extra, meaning in rows
+    }
+
+
+SUBCOMMANDS = _table("""
+post       client.cli.post       -     Post operations to a feed.
+tail       client.cli.tail       -     Show the events of a feed as they arrive.
+status     client.cli.status     -     Show the status of a feed.
+clients    client.cli.clients    -     Show the connected clients of a feed.
+snoop      client.cli.tail       -     Print the items of a feed as a Triton listener.
+consume    client.cli.consumers  -     Run a worker of a named consumer of a feed.
+consumers  client.cli.consumers  -     Show and steer named consumers.
+hooks      client.cli.consumers  -     Send events to webhooks.
+feeds      client.cli.feeds      -     Create, list and delete the feeds of a host.
+relays     client.cli.relays     -     Show and steer feeds that copy another feed.
+erase      client.cli.erasures   -     Erase the data of an object from a feed.
+erasures   client.cli.erasures   -     Show erasures, and where data may still be.
+log        client.cli.tail       -     Show the log of a feed.
+archive    client.cli.main       -     Show and compact an archive.
+tables     client.cli.main       -     Store a feed as Iceberg tables, and query them.
+agent      agent.command         agent Store a producer's operations on disk and post them.
+serve      server.command        serve Serve feeds from this process, stored in one file.
+backup     server.command        serve Copy the feeds of a server to a file.
+local      twin.command          local Run the functions of a stage on this machine.
+feed       admin.feed_command    -     Show and change the settings and passwords of a feed.
+stages     admin.stages_command  aws   List the addresses and credentials of an account's stages, and overdue rotations.
+doctor     admin.doctor_command  aws   Check whether the deploy of a stage would succeed in an account.
+users      admin.users_command   -     Import and list the users that may read the changes of a feed.
+keys       admin.keys_command    -     Create, list and revoke the keys of a feed.
+sync       sync.command          sail  Correct a feed by a dump of its source.
+pipeline   pipelines.command     flow  Copy a feed into stores and keep them up to date.
+verify     admin.verify_command  aws   Compare the state of a feed with its log.
+rebuild    admin.verify_command  aws   Rebuild the state of a feed from its log.
+restore    admin.restore_command aws   Resume a feed after its tables were restored to an earlier time.
+context    client.cli.contexts   -     Name feeds, so that commands need no address.
+completion client.cli.main       -     Print the completion script of a shell.
+""")  # noqa: E501 (a table)
 
 
 class LazyGroup(click.Group):
@@ -151,6 +127,12 @@ class LazyGroup(click.Group):
         missing = [name for name in PACKAGES[entry.extra] if find_spec(name) is None]
         called = f"{self.called} {cmd_name}"
         return Unavailable(called, command, entry.extra, missing) if missing else command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the matching commands without importing them."""
+        found = (each for each in self.table.items() if each[0].startswith(incomplete))
+        items = [CompletionItem(name, help=entry.help) for name, entry in found]
+        return items or click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -299,13 +281,11 @@ def main() -> None:
     cls=LazyGroup,
     epilog=EXIT_CODES,
     called="tidings archive",
-    table={
-        "status": Subcommand(
-            _ARCHIVE, "Show the parts of an archive and the progress of its follower.", "aws"
-        ),
-        "show": Subcommand(_ARCHIVE, "Print the operations of some pages.", "aws"),
-        "compact": Subcommand(_COMPACT, "Compact parts that all consumers have read.", "spark"),
-    },
+    table=_table("""
+status     admin.archive_command aws   Show the parts of an archive and the progress of its follower.
+show       admin.archive_command aws   Print the operations of some pages.
+compact    lake.command          spark Compact parts that all consumers have read.
+"""),  # noqa: E501 (a table)
 )
 def archive() -> None:
     """Show and compact the archive of a feed.
@@ -322,11 +302,11 @@ def archive() -> None:
     cls=LazyGroup,
     epilog=EXIT_CODES,
     called="tidings tables",
-    table={
-        "follow": Subcommand(_TABLES, "Update the tables of a feed regularly.", "spark"),
-        "status": Subcommand(_TABLES, "Show the lag of the tables.", "spark"),
-        "query": Subcommand(_TABLES, "Query the tables in SQL.", "spark"),
-    },
+    table=_table("""
+follow     lake.command          spark Update the tables of a feed regularly.
+status     lake.command          spark Show the lag of the tables.
+query      lake.command          spark Query the tables in SQL.
+"""),
 )
 def tables() -> None:
     """Store a feed as Iceberg tables.
@@ -354,8 +334,6 @@ def completion(shell: str) -> None:
       tidings completion zsh > "${fpath[1]}/_tidings"
       tidings completion fish > ~/.config/fish/completions/tidings.fish
     """
-    from click.shell_completion import get_completion_class
-
     shell_class = get_completion_class(shell)
     assert shell_class is not None
     click.echo(shell_class(main, {}, "tidings", "_TIDINGS_COMPLETE").source())

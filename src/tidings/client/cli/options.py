@@ -26,7 +26,7 @@ from tidings.client.address import DEFAULT_FEED, DEFAULT_URL, SWITCHES, from_tex
 from tidings.client.cli.render import DEFAULT_SOURCE, HAS_PASSWORD, SOURCE, failures
 from tidings.client.errors import ClientError, NoPassword
 from tidings.client.files import read_password
-from tidings.core.model.filters import ERASURES, FIELDS
+from tidings.core.model.filters import FIELDS
 from tidings.core.version import how_to_install
 
 if TYPE_CHECKING:
@@ -71,18 +71,14 @@ stage_option = click.option(
 endpoint_option = click.option(
     "--endpoint-url", metavar="URL", help="Address of the DynamoDB of a twin, instead of a stage."
 )
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print the answer as one line of JSON."
-)
+JSON_HELP = "Print the answer as one line of JSON."
+json_option = click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 
 
 def switch_options(command: Command) -> Command:
     for name, text in reversed(SWITCHES.items()):
         command = click.option(f"--{name}", is_flag=True, help=text)(command)
     return command
-
-
-erasures_option = click.option(f"--{ERASURES}", is_flag=True, help=SWITCHES[ERASURES])
 
 
 def filter_options(command: Command) -> Command:
@@ -361,11 +357,6 @@ def access_options(command: Command) -> Command:
     return address_options(context_feed_option(password_options(_with_access(command))))
 
 
-def status_options(command: Command) -> Command:
-    """Add the options of `address_options` and --feed to a command that needs no password."""
-    return address_options(context_feed_option(command))
-
-
 def access_of_argument(command: Command) -> Command:
     """Do the same as `access_options` without --feed, which may be an argument of the command."""
     return address_options(password_options(_with_access(command)))
@@ -429,13 +420,3 @@ def location_options(command: Command) -> Command:
 
     at = click.option(_URL, help=_URL_HELP)
     return context_feed_option(at(stage_option(endpoint_option(context_option(with_location)))))
-
-
-def check_once(*places: str | None) -> None:
-    """Check that at most one location is given.
-
-    Raises:
-        UsageError: *places* has more than one value.
-    """
-    if sum(map(bool, places)) > 1:
-        raise click.UsageError("name the feed once: by --url, --stage or --endpoint-url")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -78,30 +78,34 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
     return result
 
 
-def show_list(
+def rows(
     answers: Sequence[Mapping[str, Any]],
     columns: Sequence[str],
     *,
-    as_json: bool,
     empty: str,
     row: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
-) -> None:
-    """Print *answers* as JSON, or as a table with a *row* for each; print *empty* for no answer."""
-    if as_json:
-        click.echo(compact(answers))
-    elif not answers:
-        click.echo(empty)
-    else:
-        show(table(columns, [dict.fromkeys(columns) | row(each) for each in answers]))
+) -> Table | str:
+    """Return a table with a *row* for each of *answers*, or *empty* if there are none."""
+    if not answers:
+        return empty
+    return table(columns, [dict.fromkeys(columns) | row(each) for each in answers])
+
+
+def labelled(values: Iterable[tuple[str, str]], width: int) -> str:
+    """Return a line for each label and value; the labels have *width* characters."""
+    return "\n".join(f"{label:<{width}} {value}" for label, value in values)
 
 
 def show(shown: RenderableType) -> None:
-    """Print a table or a text.
+    """Print a table, or a text as it is.
 
     On a terminal, the output has the width of the terminal. If a word of a table does not fit, each
     row is printed as a block of lines. In a pipe or file, a table has no lines or colours, and
     nothing is truncated or wrapped.
     """
+    if isinstance(shown, str):
+        click.echo(shown)
+        return
     from rich.console import Console
 
     if sys.stdout.isatty():
@@ -277,6 +281,11 @@ def cell(value: object, missing: str = NONE) -> str:
     if isinstance(value, list):
         return ", ".join(cell(part, missing) for part in value)
     return printable(str(value))
+
+
+def minute(time: str | None) -> str:
+    """Return *time* as `2026-11-20 17:19Z`; "" for None."""
+    return f"{time[:10]} {time[11:16]}Z" if time else ""
 
 
 def _escape(match: re.Match[str]) -> str:

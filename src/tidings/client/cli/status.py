@@ -11,7 +11,7 @@ import click
 from tidings.client.address import status_url
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import json_option, status_options
+from tidings.client.cli.options import address_options, context_feed_option, json_option
 from tidings.client.errors import ClientError, WrongUrl
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ class Report:
 
 
 @click.command(epilog=EXIT_CODES)
-@status_options
+@address_options
+@context_feed_option
 @json_option
 @click.option(
     "--watch", is_flag=True, help=f"Show the status every {EVERY_S:.0f} seconds, until Ctrl-C."

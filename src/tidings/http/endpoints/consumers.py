@@ -90,17 +90,30 @@ Values = Annotated[
 
 
 class Filtered(Given, name=""):
-    types: Annotated[Values, Example(["order"])] | None = None
-    parents: Values | None = None
-    ids: Values | None = None
-    erasures: bool | None = None
+    types: Annotated[Values, "only objects of these types", Example(["order"])] | None = None
+    parents: Annotated[Values, "only objects with one of these parents"] | None = None
+    ids: (
+        Annotated[Values, "only objects with these ids; x* matches ids that begin with x"] | None
+    ) = None
+    erasures: (
+        Annotated[bool, "receive an erasure as `erase` with its reason, instead of as `delete`"]
+        | None
+    ) = None
 
     def filter(self, wrong: type[Rejected]) -> filters.Filter:
         return filters.of_consumer(self.sent, wrong)
 
 
 class ConsumerRequest(Filtered):
-    from_: Annotated[Any, Kind(_START), Example(position.OLDEST)] | None = None
+    from_: (
+        Annotated[
+            Any,
+            Kind(_START),
+            "start: oldest, now, copy (every object first) or the id of a message",
+            Example(position.OLDEST),
+        ]
+        | None
+    ) = None
 
 
 class LeaseRequest(Given):

@@ -50,10 +50,15 @@ class ErasureRequest(Given):
     ]
     id: Annotated[str, Kind({**wire.TEXT, "maxLength": limits.ID_BYTES_MAX}), Example("ann")]
     reason: Annotated[
-        str, Kind({**wire.TEXT, "maxLength": limits.WHY_CHARS_MAX}), Example("request 4711")
+        str,
+        Kind({**wire.TEXT, "maxLength": limits.WHY_CHARS_MAX}),
+        "reason, stored for ever and sent to consumers; without personal data",
+        Example("request 4711"),
     ]
-    parents: bool | None = None
-    before: EntryId | None = None
+    parents: (
+        Annotated[bool, "also remove TYPE/ID from the parents and tags of all other objects"] | None
+    ) = None
+    before: Annotated[EntryId, "only erase operations before this event id"] | None = None
 
 
 class ErasureQuery(Given):

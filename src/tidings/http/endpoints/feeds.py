@@ -55,7 +55,7 @@ class FeedsQuery(Given):
     limit: Annotated[int, wire.integer(1, limits.FEEDS_LISTED), "the maximum number of feeds"] = (
         limits.FEEDS_LISTED
     )
-    deleted: Annotated[Switch, "also list deleted feeds"] = False
+    deleted: Annotated[Switch, "include feeds that were deleted and removed"] = False
 
 
 class Deletion(Given, first=("force", "tables")):
@@ -65,8 +65,10 @@ class Deletion(Given, first=("force", "tables")):
         Kind({**wire.PLAIN, "examples": [wire.EXAMPLE_FEED]}),
         "the name of the feed again",
     ]
-    force: Annotated[Switch, "delete a feed that is in use"] = False
-    tables: Annotated[Switch, "also delete its Iceberg tables"] = False
+    force: Annotated[
+        Switch, "delete the feed although it has named consumers, webhooks or a relay"
+    ] = False
+    tables: Annotated[Switch, "also remove its Iceberg tables"] = False
 
 
 class FeedSummary(Fields):

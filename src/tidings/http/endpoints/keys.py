@@ -112,16 +112,33 @@ class KeyRequest(Given, first=("expires",)):
     expires: Annotated[
         int,
         Kind(wire.PLAIN, parse_lifetime),
-        "a duration in the format of Go, such as 24h",
+        "lifetime, such as 24h (a duration in the format of Go); no end by default",
         Example("24h"),
     ] = 0
-    rate: Annotated[int, _at_most(limits.KEY_RATE_MAX)] = 0
-    streams: Annotated[int, _at_most(limits.KEY_STREAMS_MAX)] = 0
+    rate: Annotated[int, _at_most(limits.KEY_RATE_MAX), "maximum number of requests per second"] = 0
+    streams: Annotated[
+        int,
+        _at_most(limits.KEY_STREAMS_MAX),
+        f"maximum number of open streams, {limits.KEY_STREAMS} by default",
+    ] = 0
     label: Annotated[
         str,
         Kind({**wire.PLAIN, "minLength": 0, "maxLength": limits.KEY_LABEL_CHARS_MAX}, _parse_label),
+        "purpose of the key, shown in the list",
     ] = ""
     feeds: Annotated[Prefixes, "prefixes of names of feeds, for a key of the host"] = ()
+
+
+def _parse_overlap(value: Any, field: str) -> int:
+    return parse_lifetime(value, field, least_ms=0)
+
+
+class Rotation(Given):
+    overlap: Annotated[
+        int,
+        Kind(wire.PLAIN, _parse_overlap),
+        "how long the old key stays valid; 0 revokes it at once",
+    ]
 
 
 class KeyReport(Fields, name="Key"):
@@ -204,7 +221,7 @@ class KeyRouter(wire.Routes, function="consume", error=InvalidSetting):
     @wire.post(_KEYS, ADMIN, "17.12", status=201, errors=(InvalidSetting, InvalidOperation))
     def create_key(self, call: Call, query: Scope, body: KeyRequest) -> CreatedKey:
         """Create a key."""
-        scope, allowed, given = query.of(call), call.allowed, call.credential
+        scope = query.of(call)
         wanted = Key(
             "",
             "",
@@ -217,6 +234,15 @@ class KeyRouter(wire.Routes, function="consume", error=InvalidSetting):
             made_by=call.caller,
             feeds=tuple(body.feeds),
         )
+        if not call.operator:
+            wanted = self._within_rights(call, scope, wanted)
+        presented = fresh(self.new_key)
+        made = self.issuer.create(scope, presented, wanted)
+        return CreatedKey.of(scope, made, self.issuer.clock(), key=presented.encode())
+
+    def _within_rights(self, call: Call, scope: str, wanted: Key) -> Key:
+        """Return *wanted* with at most the rights of the caller."""
+        allowed, given = call.allowed, call.credential
         self.guard.require_protected(scope)
         rights = self.guard.rights(scope, replace(given, is_charged=True) if given else None)
         if scope == HOST and allowed.feed_prefixes:  # too many revoked keys end others' streams
@@ -225,9 +251,7 @@ class KeyRouter(wire.Routes, function="consume", error=InvalidSetting):
             if sum(_first(keys, each) == first for each in keys) > limits.PREFIX_KEYS_MAX:
                 rule = f"has {limits.PREFIX_KEYS_MAX} keys already; ask the host's operator"
                 raise InvalidSetting(rule, field="feeds")
-        presented = fresh(self.new_key)
-        made = self.issuer.create(scope, presented, within(wanted, allowed, rights, scope=scope))
-        return CreatedKey.of(scope, made, self.issuer.clock(), key=presented.encode())
+        return within(wanted, allowed, rights, scope=scope)
 
     @wire.post(_KEYS + "/{id}/revoke", ADMIN, "17.11", errors=(InvalidSetting, UnknownKey))
     def revoke_key(self, call: Call, query: Scope) -> KeyReport:
@@ -237,6 +261,19 @@ class KeyRouter(wire.Routes, function="consume", error=InvalidSetting):
             raise UnknownKey("is not the id of a key of your feeds", field="id", value=call.id)
         revoked = self.issuer.revoke(scope, call.id)
         return KeyReport.of(scope, revoked, self.issuer.clock())
+
+    @wire.local(_KEYS + "/{id}")
+    def show_key(self, call: Call) -> KeyReport:
+        """Return the rights of a key."""
+        found = self.issuer.find(call.feed, call.id)
+        return KeyReport.of(call.feed, found, self.issuer.clock())
+
+    @wire.local(_KEYS + "/{id}/rotate")
+    def rotate_key(self, call: Call, body: Rotation) -> CreatedKey:
+        """Create a key with the rights of a key, and let the old key expire."""
+        presented, scope = fresh(self.new_key), call.feed
+        made = self.issuer.rotate(scope, call.id, presented, body.overlap, call.caller)
+        return CreatedKey.of(scope, made, self.issuer.clock(), key=presented.encode())
 
     def admit(self, found: Declared, call: Call) -> Allowed:
         if call.request.query.get("host") != "true" or found.need.role is None:

@@ -59,13 +59,20 @@ class RelayReset(Given):
     to: Annotated[
         str,
         Kind({"anyOf": [{"type": "string", "enum": [EVERYTHING, LATEST]}, wire.ID]}),
+        "start with everything (the upstream's state, then its log), latest (new events only) or"
+        " the id of an event",
         Example(LATEST),
     ]
-    why: Annotated[_Why, Example("a copy is not needed")]
+    why: Annotated[_Why, "reason, stored with the change", Example("a copy is not needed")]
 
 
 class RelayYield(Given):
-    to: Annotated[str, Kind(wire.TEXT), Example("https://feed.example.com/")]
+    to: Annotated[
+        str,
+        Kind(wire.TEXT),
+        "the feed that continues: https://HOST/feeds/NAME",
+        Example("https://feed.example.com/"),
+    ]
 
 
 class RelayPromotion(Given):

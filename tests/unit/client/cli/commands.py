@@ -54,7 +54,8 @@ def _below(command: click.Command, context: click.Context) -> Iterator[Found]:
 
 
 def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
-    return click.Context(command, info_name=name, parent=parent, terminal_width=COLUMNS)
+    settings = {**command.context_settings, "terminal_width": COLUMNS}
+    return click.Context(command, info_name=name, parent=parent, **settings)
 
 
 def _found(command: click.Command, context: click.Context) -> Found:

@@ -120,9 +120,9 @@ def test_all_erasures_are_listed(feed: Answering) -> None:
     feed.script[:] = [*pages, *pages]
     lines = run(feed, "erasures", "list", columns=40).output.splitlines()
     assert lines == [
-        "id                        state    requested          object",
-        f"{ID}  erased   2026-11-27 18:59Z  user/ann\\x1b[2J",
-        f"{'0' * 24}  done     2026-11-27 18:59Z  user",
+        "id                        state   requested          object",
+        f"{ID}  erased  2026-11-27 18:59Z  user/ann\\x1b[2J",
+        f"{'0' * 24}  done    2026-11-27 18:59Z  user",
     ]
     path = "/feeds/main/erasures"
     assert [asked.path for asked in feed.asked] == [path, f"{path}?after={ID}"]
