@@ -33,6 +33,7 @@ _NAMED = (
 )
 _TIMES = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z")
 _NUMBERS = re.compile(r'((?:\b|_)ms(?:_ago)?"?:? +|(?:_|")ms(?:_ago)?":)-?\d+(?:,\d{3})*')
+_COUNTS = re.compile(r'"removed":\{[^}]+\}')
 _REMOVED = re.compile(
     r"    [a-z-]+ +[\d,]+"
 )  # the numbers of items that the removal of a feed found
@@ -76,6 +77,7 @@ class Session:
                 self._name(kind, found[0])
         for value, name in self._known.items():
             text = text.replace(value, name)
+        text = _COUNTS.sub('"removed":<counts>', text)
         text = _NUMBERS.sub(r"\1<ms>", _TIMES.sub("<time>", text))
         return re.sub(r"(?<=\S) {2,}", "  ", text).rstrip()
 

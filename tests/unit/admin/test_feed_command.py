@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.fakes.settings import MemoryOperatorDocuments, MemoryProfiles
 from tests.unit.admin.cloudformation import deployed, describing
 from tidings.admin import feed_command
 from tidings.admin.local import LocalAdmin, settings_json
@@ -45,44 +45,37 @@ def test_every_setting_can_be_set_and_is_shown() -> None:
     assert settings <= {*settings_json("main", Profile())}
 
 
-class Kept:
-    """The profile of one feed."""
-
-    def __init__(self, *stored: str) -> None:
-        self.one = Profile(read_passwords=stored, ingest_passwords=(FIRST,))
-
-    def profile(self, feed: str) -> Profile:
-        return self.one
-
-    def save(self, feed: str, profile: Profile) -> bool:
-        self.one = profile
-        return True
+def kept_profile(*stored: str) -> MemoryProfiles:
+    profiles = MemoryProfiles()
+    assert profiles.save("main", Profile(read_passwords=stored, ingest_passwords=(FIRST,)))
+    return profiles
 
 
-def called(kept: Kept, route: Any, **given: object) -> tuple[str, ...]:
+def called(kept: MemoryProfiles, route: Any, **given: object) -> tuple[str, ...]:
     """Call *route* for the role `read`; return the hashes of its passwords."""
-    place = Stored("main", LocalAdmin(kept, Mock()), "ann")
+    place = Stored("main", LocalAdmin(kept, MemoryOperatorDocuments()), "ann")
     place.call(route.declared, {"feed": "main"}, {"role": "read", **given})
-    assert kept.one.ingest_passwords == (FIRST,)
-    return kept.one.read_passwords
+    profile = kept.profile("main")
+    assert profile.ingest_passwords == (FIRST,)
+    return profile.read_passwords
 
 
 def test_a_new_password_replaces_the_old_one() -> None:
     """The password of the other role stays."""
-    (stored,) = called(Kept(FIRST), LocalAdmin.set_password, password="a new password")
+    (stored,) = called(kept_profile(FIRST), LocalAdmin.set_password, password="a new password")
     assert stored != FIRST
 
 
 def test_the_old_one_may_be_kept_and_no_older_one() -> None:
     """Two hold at a time, the newest first."""
     given = {"password": "a new password", "keep_old": True}
-    new, *old = called(Kept(SECOND, FIRST), LocalAdmin.set_password, **given)
+    new, *old = called(kept_profile(SECOND, FIRST), LocalAdmin.set_password, **given)
     assert old == [SECOND] and new != SECOND
 
 
 def test_at_the_end_of_a_rotation_the_newest_is_left() -> None:
     """Without a password nothing changes."""
-    kept = Kept(SECOND, FIRST)
+    kept = kept_profile(SECOND, FIRST)
     assert called(kept, LocalAdmin.remove_passwords, only_old=True) == (SECOND,)
     assert called(kept, LocalAdmin.remove_passwords, only_old=True) == (SECOND,)
     assert called(kept, LocalAdmin.remove_passwords) == ()

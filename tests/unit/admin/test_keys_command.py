@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.unit.admin.cloudformation import deployed
+from tidings.admin.local import LocalAdmin
 from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
@@ -19,6 +20,7 @@ from tidings.core.auth.keys import PresentedKey, parse
 from tidings.core.model.feeds import HOST
 from tidings.core.model.filters import Filter
 from tidings.core.model.timestamps import to_ms
+from tidings.http.endpoints.keys import KeyRouter
 
 OUTPUTS = {CONTROL_OUTPUT: "control", FEEDS_OUTPUT: "main,orders"}
 DAY_MS = 24 * 3600 * 1000
@@ -159,3 +161,14 @@ def test_what_is_wrong_is_said(stored: DynamoDBKeys, words: str, said: str) -> N
     done = keys(*words.split())
     assert done.exit_code != 0 and said in done.output, done.output
     assert list(stored.keys("main")) == []
+
+
+def test_local_operations_have_no_route() -> None:
+    """A key is shown and rotated, and settings, passwords and users are changed on the stores."""
+    local = {KeyRouter.show_key, KeyRouter.rotate_key, LocalAdmin.set_password}
+
+    assert all(vars(each)["declared"].is_local for each in local)
+    assert LocalAdmin.declared == {} and LocalAdmin.http_routes() == []
+    assert {each.function.__name__ for each in KeyRouter.declared.values()} == {
+        *("list_keys", "create_key", "revoke_key")
+    }

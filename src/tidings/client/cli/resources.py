@@ -1,8 +1,8 @@
 """Commands that are made from the declarations of routes (`tidings.http.wire`).
 
 The names in the path of a route are arguments of its command. Each field of the query and the body
-is an option with the type, the rule and the text of its declaration. A command adds its help, and
-what it shows of an answer.
+is an option with the type, the rule and the text of its declaration. A command adds its sentence,
+its examples, and the text or table for an answer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NAMES = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """How a command names a field: what differs from the declaration of the field.
+    """The differences between an option of a command and the declaration of its field.
 
     *text* replaces the text of the declaration. With *is_argument*, the field is an argument, and
     with *is_repeated*, each occurrence of the option is a value of a list.
@@ -177,12 +177,12 @@ def command_of(
 ) -> click.Command:
     """Return the command *name* for *route*, a method of `Routes`.
 
-    *text* is its help. The *examples* are what follows the name of the command, or whole lines.
-    *shows* returns the text or table for the answer, or for its list *part* with those of all
-    pages. *by* sends the request. *others* are decorators of further options. *options* are by
-    field or name in the path; with None, a field has no option. With *feed_argument*, the feed is
-    an argument of that name, otherwise an option. *placed* returns the decorator of the options of
-    a place, by default those of `Access`. With *each*, the noun of a member, JSON has a line for
+    *text* is its help. Each of the *examples* has the words after the name of the command, or is a
+    whole line. *shows* returns the text or table for the answer, or for its list *part* with those
+    of all pages. *by* sends the request. *others* are decorators of further options. *options* are
+    by field or name in the path; with None, a field has no option. With *feed_argument*, the feed
+    is an argument of that name, otherwise an option. *placed* returns the decorator of the options
+    of a place, by default those of `Access`. With *each*, the noun of a member, JSON has a line for
     each. *called* are the words before the name.
     """
     declared: Declared = route.declared
