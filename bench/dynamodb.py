@@ -33,7 +33,8 @@ from tidings.aws import clients
 from tidings.aws.config import twin_keys
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBClaims, DynamoDBLog, encode_page
-from tidings.aws.dynamodb.state import DynamoDBState, DynamoDBSums, DynamoDBTombstones
+from tidings.aws.dynamodb.records import DynamoDBRecords
+from tidings.aws.dynamodb.state import DynamoDBState, DynamoDBSums
 from tidings.aws.effects import now_ms, sleep_ms
 from tidings.core.catchup.catchup import CatchUp, Progress
 from tidings.core.log.append import Appender
@@ -44,6 +45,7 @@ from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.core.state.projector import Projector, SumKeeper
 from tidings.core.state.removed_parents import RemovedParentsReader
+from tidings.core.state.tombstones import TombstoneStore
 from tidings.twin import dynamodb_local, store
 
 if TYPE_CHECKING:
@@ -100,8 +102,8 @@ class Engine:
         return Reader(log=self.log, checkpoints=self.followers, clock=now_ms, count=lambda *_: None)
 
     @property
-    def tombstones(self) -> DynamoDBTombstones:
-        return DynamoDBTombstones(self.client, store.table_name("control"))
+    def tombstones(self) -> TombstoneStore:
+        return TombstoneStore(DynamoDBRecords(self.client, store.table_name("control")))
 
     @property
     def catch_up(self) -> CatchUp:

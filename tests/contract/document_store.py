@@ -27,12 +27,3 @@ class TestOperatorDocuments:
         )
         assert stores.operator_documents.write(feed, USERS, OperatorDocument("", 1))
         assert stores.operator_documents.operator_document(feed, USERS) == OperatorDocument("", 2)
-
-    def test_two_who_write_at_once_cannot_undo_each_other(self, stores: Stores, feed: str) -> None:
-        """The second one finds another version, and nothing of it is written."""
-        assert stores.operator_documents.write(feed, USERS, OperatorDocument("first", 0))
-        assert not stores.operator_documents.write(feed, USERS, OperatorDocument("second", 0))
-        assert not stores.operator_documents.write(feed, USERS, OperatorDocument("third", 7))
-        assert stores.operator_documents.operator_document(feed, USERS) == OperatorDocument(
-            "first", 1
-        )

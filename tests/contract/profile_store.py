@@ -46,12 +46,3 @@ class TestProfiles:
         stores.profiles.save(feed, PROFILE)
         assert stores.profiles.save(feed, Profile(version=1))
         assert stores.profiles.profile(feed) == Profile(version=2)
-
-    def test_the_second_of_two_who_change_at_once_is_told(self, stores: Stores, feed: str) -> None:
-        """Neither undoes the other unseen, not even with the first save of a feed."""
-        assert stores.profiles.save(feed, PROFILE)
-        assert not stores.profiles.save(feed, Profile(compat=""))
-        read = stores.profiles.profile(feed)
-        assert stores.profiles.save(feed, replace(read, leave=False))
-        assert not stores.profiles.save(feed, replace(read, compat=""))
-        assert stores.profiles.profile(feed) == replace(PROFILE, leave=False, version=2)

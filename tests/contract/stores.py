@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
-from uuid import uuid4
 
 import boto3
 import pytest
@@ -23,20 +22,14 @@ from mypy_boto3_dynamodb import DynamoDBClient
 from tests.fakes import (
     MemoryClaims,
     MemoryConnections,
-    MemoryConsumers,
-    MemoryCoordinator,
     MemoryCounters,
     MemoryDueFeeds,
-    MemoryErasures,
-    MemoryFeeds,
     MemoryFollowers,
     MemoryInbox,
-    MemoryKeys,
     MemoryKeyUsage,
     MemoryLog,
-    MemoryOperatorDocuments,
     MemoryOutbox,
-    MemoryProfiles,
+    MemoryRecords,
     MemoryRegistry,
     MemoryRelays,
     MemoryRemovedParents,
@@ -46,36 +39,35 @@ from tests.fakes import (
     MemorySubscriptions,
     MemorySums,
     MemoryTags,
-    MemoryTombstones,
 )
+from tests.unit.core.scene import one_by_one
 from tidings.aws import clients
 from tidings.aws.config.deployment import TABLES, Table
 from tidings.aws.dynamodb import outbox as messages
-from tidings.aws.dynamodb.clusters import DynamoDBClusters
+from tidings.aws.dynamodb.clusters import ClusterRecords
 from tidings.aws.dynamodb.connections import (
     DynamoDBConnections,
     DynamoDBInbox,
     DynamoDBSubscriptions,
 )
-from tidings.aws.dynamodb.consumers import DynamoDBConsumers
 from tidings.aws.dynamodb.counters import DynamoDBCounters
 from tidings.aws.dynamodb.due import DynamoDBDueFeeds
 from tidings.aws.dynamodb.erasures import DynamoDBErasures, DynamoDBRewrites
-from tidings.aws.dynamodb.feeds import DynamoDBFeeds
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
-from tidings.aws.dynamodb.keys import DynamoDBKeys, DynamoDBKeyUsage
+from tidings.aws.dynamodb.keys import DynamoDBKeyUsage
 from tidings.aws.dynamodb.log import DynamoDBClaims, DynamoDBLog, DynamoDBNumbers, DynamoDBRenewals
 from tidings.aws.dynamodb.outbox import DynamoDBOutbox
-from tidings.aws.dynamodb.profiles import DynamoDBOperatorDocuments, DynamoDBProfiles
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.aws.dynamodb.registry import DynamoDBRegistry
 from tidings.aws.dynamodb.relays import DynamoDBRelays
+from tidings.aws.dynamodb.removal import DynamoDBFeedData
 from tidings.aws.dynamodb.state import (
     DynamoDBRemovedParents,
     DynamoDBState,
     DynamoDBSums,
-    DynamoDBTombstones,
 )
 from tidings.aws.dynamodb.tags import DynamoDBTags
+from tidings.aws.effects import now_ms
 from tidings.core.auth.keys import KeyStore
 from tidings.core.auth.quotas import KeyUsage
 from tidings.core.changeagent.documents import OperatorDocuments
@@ -92,25 +84,18 @@ from tidings.core.log.append import ClaimStore
 from tidings.core.log.due import DueFeeds
 from tidings.core.log.stores import LogStore
 from tidings.core.maintenance import restore, retention
+from tidings.core.records import RecordStore
 from tidings.core.replication.election import Coordinator
 from tidings.core.replication.relay import RelayStore
 from tidings.core.settings.profiles import ProfileStore
-from tidings.core.state import tombstones
 from tidings.core.state.removed_parents import RemovedParentsStore
 from tidings.core.state.rows import StateStore
 from tidings.core.state.sums import SumStore
+from tidings.core.state.tombstones import TombstoneStore
 from tidings.core.triton.registration import Registry
 from tidings.core.websocket.connections import ConnectionStore, Inbox, SubscriptionStore
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.documents import (
-    Documents,
-    SqliteConsumers,
-    SqliteCoordinator,
-    SqliteErasures,
-    SqliteFeeds,
-    SqliteKeys,
-    SqliteOperatorDocuments,
-    SqliteProfiles,
     SqliteStreams,
 )
 from tidings.server.sqlite.due import SqliteDueFeeds
@@ -122,16 +107,18 @@ from tidings.server.sqlite.log import (
     SqliteLog,
     SqliteRelays,
 )
+from tidings.server.sqlite.records import SqliteRecords
+from tidings.server.sqlite.removal import SqliteFeedData
 from tidings.server.sqlite.state import (
     SqliteRemovedParents,
     SqliteState,
     SqliteSums,
     SqliteTags,
-    SqliteTombstones,
 )
 
 DYNAMODB_LOCAL = pytest.param("dynamodb-local", marks=pytest.mark.java)
 ENGINES = ("memory", "sqlite", "moto", DYNAMODB_LOCAL)
+LATER_MS = 4_102_444_800_000  # in 2100
 _COLD_S = 30  # an engine that has just started may need longer than a function would wait
 
 
@@ -189,18 +176,21 @@ class Stores:
     keys: KeyStore
     key_usage: KeyUsage
     renewals: retention.RenewStore
-    tombstones: tombstones.TombstoneStore
+    tombstones: TombstoneStore
     sums: SumStore
     streams: StreamStore
     erasures: ErasureStore
     rewrites: RewriteStore
     feeds: FeedStore
     due: DueFeeds
+    records: RecordStore
+    remove: Callable[[str], object]
 
 
 def in_memory() -> Stores:
     due = MemoryDueFeeds()
-    consumers = MemoryConsumers(due.mark)
+    records = MemoryRecords(now_ms, due.mark)
+    consumers = ConsumerStore(records)
     inbox, subscriptions, registry = MemoryInbox(), MemorySubscriptions(), MemoryRegistry()
     log, removed_parents = MemoryLog(due.mark), MemoryRemovedParents()
     return Stores(
@@ -209,95 +199,119 @@ def in_memory() -> Stores:
         removed_parents,
         MemoryFollowers(),
         MemoryClaims(),
-        MemoryProfiles(due.mark),
+        ProfileStore(records),
         MemoryCounters(),
         MemoryConnections(inbox, subscriptions, registry),
         inbox,
         subscriptions,
         MemoryTags(),
-        MemoryOperatorDocuments(due.mark),
+        OperatorDocuments(records),
         registry,
         MemoryOutbox(),
         consumers,
         MemoryRelays(log),
-        MemoryCoordinator(),
+        Coordinator(records),
         log,
-        MemoryKeys(),
+        KeyStore(records),
         MemoryKeyUsage(),
         log,
-        MemoryTombstones(),
+        TombstoneStore(records),
         MemorySums(),
         MemoryStreams(),
-        MemoryErasures(),
+        ErasureStore(records),
         MemoryRewrites(log, removed_parents, consumers),
-        MemoryFeeds(),
+        FeedStore(records),
         due,
+        records,
+        records.forget,
     )
 
 
 def on_dynamodb(client: DynamoDBClient) -> Stores:
-    consumers = DynamoDBConsumers(client, "control", lambda: uuid4().hex)
+    records = DynamoDBRecords(client, "control")
+    consumers = ConsumerStore(records)
     return Stores(
         DynamoDBLog(client, "log", "control"),
         DynamoDBState(client, "state"),
         DynamoDBRemovedParents(client, "state"),
         DynamoDBFollowers(client, "control"),
         DynamoDBClaims(client, "control"),
-        DynamoDBProfiles(client, "control"),
+        ProfileStore(records),
         DynamoDBCounters(lambda: client, "control"),
         DynamoDBConnections(client, "connections"),
         DynamoDBInbox(client, "connections"),
         DynamoDBSubscriptions(client, "connections"),
         DynamoDBTags(client, "state"),
-        DynamoDBOperatorDocuments(client, "control"),
+        OperatorDocuments(records),
         DynamoDBRegistry(client, "connections"),
         OwnersOutbox(client, "outbox"),
         consumers,
         DynamoDBRelays(client, "log", "control"),
-        DynamoDBClusters(client, "control"),
+        Coordinator(ClusterRecords(client, "control")),
         DynamoDBNumbers(client, "log", "control", lambda ms: None),
-        DynamoDBKeys(client, "control"),
+        KeyStore(records),
         DynamoDBKeyUsage(client, "control"),
         DynamoDBRenewals(client, "log", "control"),
-        DynamoDBTombstones(client, "control"),
+        TombstoneStore(records),
         DynamoDBSums(client, "control"),
         MemoryStreams(),
-        DynamoDBErasures(client, "control"),
+        DynamoDBErasures(records),
         DynamoDBRewrites(client, "log", "state", consumers),
-        DynamoDBFeeds(client, "control"),
+        FeedStore(records),
         DynamoDBDueFeeds(client, "control"),
+        records,
+        partial(_remove, client),
     )
+
+
+def _remove(client: DynamoDBClient, feed: str) -> None:
+    tables = ("log", "state", "control", "connections", "outbox")
+    data = DynamoDBFeedData(
+        client,
+        **{name: name for name in tables},
+        disconnect=lambda feed, connection: None,
+        outbox_until=lambda name: 0,
+        spread=one_by_one,
+        steady=now_ms,
+        sleep=lambda ms: None,
+    )
+    place: str | None = ""
+    while place is not None:
+        place = data.remove(feed, place, 0).resume_at
 
 
 @contextmanager
 def on_sqlite(path: Path) -> Iterator[Stores]:
     """Yield stores on one file; what SQLite does not have is in memory."""
     database = Database(path)
-    log, consumers = SqliteLog(database), SqliteConsumers(database)
+    followers, records = SqliteFollowers(database), SqliteRecords(database)
+    log, consumers = SqliteLog(database), ConsumerStore(records)
     yield replace(
         in_memory(),
         log=log,
         state=SqliteState(database),
         removed_parents=SqliteRemovedParents(database),
-        followers=SqliteFollowers(database),
+        followers=followers,
         claims=SqliteClaims(database),
-        profiles=SqliteProfiles(partial(Documents, database)),
+        profiles=ProfileStore(records),
         counters=SqliteCounters(database),
         tags=SqliteTags(database),
-        operator_documents=SqliteOperatorDocuments(partial(Documents, database)),
+        operator_documents=OperatorDocuments(records),
         consumers=consumers,
         relays=SqliteRelays(database, log),
-        clusters=SqliteCoordinator(database),
+        clusters=Coordinator(records),
         numbers=log,
-        keys=SqliteKeys(partial(Documents, database)),
+        keys=KeyStore(records),
         renewals=log,
-        tombstones=SqliteTombstones(database),
+        tombstones=TombstoneStore(records),
         sums=SqliteSums(database),
         streams=SqliteStreams(database),
-        erasures=SqliteErasures(database),
+        erasures=ErasureStore(records),
         rewrites=SqliteRewrites(database, consumers),
         due=SqliteDueFeeds(database),
-        feeds=SqliteFeeds(database),
+        feeds=FeedStore(records),
+        records=records,
+        remove=lambda feed: SqliteFeedData(database, followers, now_ms).remove(feed, "", LATER_MS),
     )
     database.close()
 

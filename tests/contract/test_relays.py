@@ -12,12 +12,13 @@ from moto import mock_aws
 from mypy_boto3_dynamodb import DynamoDBClient
 
 from tests.contract.stores import client_in
-from tidings.aws.dynamodb.clusters import DynamoDBClusters
-from tidings.aws.dynamodb.relays import DynamoDBRelays, DynamoDBUpstreams, encode_relay
+from tidings.aws.dynamodb.clusters import ClusterRecords
+from tidings.aws.dynamodb.records import DynamoDBRecords
+from tidings.aws.dynamodb.relays import DynamoDBRelays, encode_relay
 from tidings.core.errors import BrokenRelay, Unavailable
 from tidings.core.model.pages import Page
-from tidings.core.replication.election import LeaderLease
-from tidings.core.replication.relay import Counts, Relay
+from tidings.core.replication.election import Coordinator, LeaderLease
+from tidings.core.replication.relay import Counts, Relay, RelayPasswords
 
 AT = 4_102_444_800_000  # in 2100: pages expire
 BEFORE = Relay("main")
@@ -101,7 +102,7 @@ def test_a_document_of_a_later_version_is_read(
 
 def test_D41_a_coordinator_that_is_not_there_is_unavailable(client: DynamoDBClient) -> None:
     """Whatever AWS says about it: the role that one has is kept."""
-    clusters = DynamoDBClusters(client, "nowhere")
+    clusters = Coordinator(ClusterRecords(client, "nowhere"))
     with pytest.raises(Unavailable):
         clusters.leases("a")
     with pytest.raises(Unavailable):
@@ -110,7 +111,7 @@ def test_D41_a_coordinator_that_is_not_there_is_unavailable(client: DynamoDBClie
 
 def test_a_password_of_an_upstream_is_kept_for_one_feed(client: DynamoDBClient) -> None:
     """Until it is taken away."""
-    upstreams = DynamoDBUpstreams(client, "control")
+    upstreams = RelayPasswords(DynamoDBRecords(client, "control"))
     assert upstreams.password("main") == ""
     upstreams.keep("main", "correct horse")
     assert upstreams.password("main") == "correct horse"

@@ -22,6 +22,7 @@ from tests.contract.log_store import TestLog, TestNumbers, TestRenewals
 from tests.contract.outbox_store import TestOutbox
 from tests.contract.profile_store import TestProfiles
 from tests.contract.races import TestRaces
+from tests.contract.record_store import TestRecords
 from tests.contract.registry_store import TestRegistry
 from tests.contract.relay_store import TestCoordinator, TestRelays
 from tests.contract.removed_parents_store import TestRemovedParents

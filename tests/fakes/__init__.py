@@ -9,6 +9,7 @@ from tidings.server.memory import (
     MemoryFollowers,
     MemoryInbox,
     MemoryKeyUsage,
+    MemoryRecords,
     MemoryRegistry,
     MemorySubscriptions,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "MemoryOperatorDocuments",
     "MemoryOutbox",
     "MemoryProfiles",
+    "MemoryRecords",
     "MemoryRegistry",
     "MemoryRelays",
     "MemoryRemovedParents",

@@ -12,7 +12,8 @@ from tidings.core.changeagent.tag_index import Summary
 from tidings.core.state.removed_parents import RemovedParents
 from tidings.core.state.rows import ABSENT, NOTHING, Difference, Lines, Overwritten, Row, bucket_of
 from tidings.core.state.sums import Sums
-from tidings.core.state.tombstones import Remembered
+from tidings.core.state.tombstones import TombstoneStore
+from tidings.server.memory import MemoryRecords
 
 _ROW_OVERHEAD_BYTES = 100  # what DynamoDB counts for a row in addition to its key and line
 
@@ -162,20 +163,6 @@ class MemoryTags:
             return max(self._feeds[feed], default=0)
 
 
-class MemoryTombstones:
-    """Implements `TombstoneStore`."""
-
+class MemoryTombstones(TombstoneStore):
     def __init__(self) -> None:
-        self._remembered: dict[str, Remembered] = {}
-        self._lock = Lock()
-
-    def remembered(self, feed: str) -> Remembered | None:
-        with self._lock:
-            return self._remembered.get(feed)
-
-    def remember(self, feed: str, old: Remembered | None, new: Remembered) -> bool:
-        with self._lock:
-            if self._remembered.get(feed) != old:
-                return False
-            self._remembered[feed] = new
-            return True
+        super().__init__(MemoryRecords())

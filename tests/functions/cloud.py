@@ -19,9 +19,9 @@ import pytest
 from tests.contract.answering import Answer, Answering, ReceivedRequest
 from tidings.aws import clients, telemetry
 from tidings.aws import stage as stage_module
-from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.core.auth.guard import Role
-from tidings.core.auth.keys import ID_LENGTH, Key, PresentedKey, digest_of
+from tidings.core.auth.keys import ID_LENGTH, Key, KeyStore, PresentedKey, digest_of
 
 EVENTS = Path(__file__).parents[1] / "events"
 CONNECTION = "UYx6Rf3wjoECJ5w="  # the one of the events
@@ -113,7 +113,7 @@ def give_key(*roles: Role, **fields: Any) -> str:
     """Return the credential of a new key of the feed main."""
     given = PresentedKey("0" * ID_LENGTH, "A" * 32)
     key = Key(given.id, digest_of(given.secret), frozenset(roles), **fields)
-    assert DynamoDBKeys(clients.dynamodb(), "control").save("main", key)
+    assert KeyStore(DynamoDBRecords(clients.dynamodb(), "control")).save("main", key)
     return given.encode()
 
 

@@ -35,13 +35,13 @@ from tests.functions.consuming import consuming
 from tests.functions.relaying import relaying, supervising
 from tests.functions.test_propose import post as propose
 from tidings.aws import clients
-from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.aws.effects import now_ms
 from tidings.aws.stage import stage
 from tidings.client import publish_with
 from tidings.core import limits
 from tidings.core.auth.guard import Role
-from tidings.core.auth.keys import ID_LENGTH, Key, PresentedKey, bound_of, digest_of
+from tidings.core.auth.keys import ID_LENGTH, Key, KeyStore, PresentedKey, bound_of, digest_of
 from tidings.core.feeds.records import DELETING, FeedRecord, Removal
 from tidings.core.maintenance.retention import Round
 from tidings.core.model.cursors import parse
@@ -84,7 +84,7 @@ def posting_within(parent: str) -> PresentedKey:
     """Return a key of a client that posts on objects with *parent*."""
     given, stored = (
         PresentedKey("0" * ID_LENGTH, "A" * 32),
-        DynamoDBKeys(clients.dynamodb(), "control"),
+        KeyStore(DynamoDBRecords(clients.dynamodb(), "control")),
     )
     bound = bound_of([], [parent])
     key = Key(given.id, digest_of(given.secret), frozenset({Role.INGEST}), bound)

@@ -30,12 +30,12 @@ from tests.functions.authorization import (
 from tests.functions.cloud import Cloud, event, message, restart
 from tests.functions.streaming import SSE, read
 from tidings.aws import clients
-from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.aws.effects import now_ms
 from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.auth.guard import ADMIN, PASSWORD_ROLES, PUBLIC, READ, READ_ALL, Role
-from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
+from tidings.core.auth.keys import Key, KeyIssuer, KeyStore, PresentedKey
 from tidings.core.auth.passwords import hash_password
 from tidings.core.model.feeds import HOST
 from tidings.core.settings.profiles import Profile
@@ -92,7 +92,7 @@ def secret_of(actor: Actor) -> str:
     """Return the credential of *actor*; its key is made as operators make them."""
     if not actor.has_key:
         return actor.password
-    stored = DynamoDBKeys(clients.dynamodb(), "control")
+    stored = KeyStore(DynamoDBRecords(clients.dynamodb(), "control"))
     issuer = KeyIssuer(stored, stage().profiles, lambda: now_ms() - 60_000)
     expires_ms = now_ms() - 1000 if actor.ended == "expired" else 0
     wanted = Key("", "", actor.roles, actor.bound, expires_ms=expires_ms, feeds=actor.feeds)

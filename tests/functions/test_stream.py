@@ -11,13 +11,13 @@ from functions.ingest.handler import handle as ingest
 from tests.functions.cloud import Cloud, event, give_key, restart
 from tests.functions.streaming import FROM_THE_FIRST, SSE, Message, read
 from tidings.aws import clients
-from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.aws.effects import now_ms
 from tidings.aws.stage import stage
 from tidings.aws.telemetry import asgi_edge
 from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
-from tidings.core.auth.keys import KeyIssuer, parse
+from tidings.core.auth.keys import KeyIssuer, KeyStore, parse
 from tidings.core.catchup.sse import RESUME, Chunk, Stream
 from tidings.core.settings.profiles import OPLOG, Profile
 from tidings.core.version import VERSION
@@ -247,7 +247,9 @@ def test_17_7_a_stream_asks_behind_what_it_read(
     ingest(event("http_post"), None)
     given = parse(give_key(Role.READ))
     assert given is not None
-    issuer = KeyIssuer(DynamoDBKeys(clients.dynamodb(), "control"), stage().profiles, now_ms)
+    issuer = KeyIssuer(
+        KeyStore(DynamoDBRecords(clients.dynamodb(), "control")), stage().profiles, now_ms
+    )
     step = Stream.next
 
     def revoked_meanwhile(stream: Stream) -> Chunk:

@@ -30,12 +30,12 @@ from tests.functions.test_erase import erasing_a_parent, requested, use
 from tests.functions.test_remove import delete
 from tests.iam.stages import SOURCES
 from tidings.aws import clients
-from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.aws.stage import stage
 from tidings.client import publish_with
 from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
-from tidings.core.auth.keys import ID_LENGTH, Key, PresentedKey, digest_of
+from tidings.core.auth.keys import ID_LENGTH, Key, KeyStore, PresentedKey, digest_of
 from tidings.core.errors import Chained
 from tidings.core.model.cursors import START
 
@@ -185,7 +185,7 @@ def _with_a_rated_key(ask: Callable[[dict[str, str]], object]) -> Scene:
     """Call *ask* with the headers of a client with a key; without headers, the key is `SHOWN`."""
 
     def scene(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
-        stored = DynamoDBKeys(clients.dynamodb(), stage().settings.control_table)
+        stored = KeyStore(DynamoDBRecords(clients.dynamodb(), stage().settings.control_table))
         digest = digest_of(SHOWN.secret)
         assert stored.save("main", Key(SHOWN.id, digest, frozenset(Role), rate=5))
         start_recording()

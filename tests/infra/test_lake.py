@@ -138,7 +138,7 @@ def test_the_job_may_do_its_work_and_no_more(lake: Template) -> None:
     assert [grant.table for grant in deployment.LAKE_GRANTS] == ["log", "state", "control"]
     assert len(tables) == len(deployment.LAKE_GRANTS)
     actions = {action for action, _ in found if action.startswith("dynamodb:")}
-    writes = {"dynamodb:PutItem", "dynamodb:DeleteItem"}  # the record of a feed without tables
+    writes = {"dynamodb:UpdateItem", "dynamodb:DeleteItem"}  # the record of a feed without tables
     assert actions == {"dynamodb:GetItem", "dynamodb:Query"} | writes
     (written,) = {resource for action, resource in found if action in writes}
     assert "TablesControl" in written

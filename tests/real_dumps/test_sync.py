@@ -17,7 +17,7 @@ from tests.unit.admin.cloudformation import describing
 from tests.unit.sync.engines import synced_by_both
 from tests.unit.sync.feeds import at, log_operations
 from tests.unit.sync.lines import line, written
-from tidings.aws.dynamodb import profiles
+from tidings.aws.dynamodb import served
 from tidings.client.cli.main import main
 from tidings.client.poster import Poster
 from tidings.core import limits
@@ -216,9 +216,9 @@ def test_a_copy_of_another_feed_is_refused(synced: Synced, monkeypatch: pytest.M
     names = {name: f"tidings-local-{name}" for name in ("log", "state", "control")}
     table_outputs = {f"{name.title()}Table": table for name, table in names.items()}
     outputs = table_outputs | {"Feeds": "copied", "RetentionHours": "24", "Sources": chained}
-    place, key = names["control"], profiles.served_key()
+    place, key = names["control"], served.served_key()
     before = client.get_item(TableName=place, Key=key)["Item"]
-    client.put_item(TableName=place, Item=profiles.encode_served(["copied"], chained))
+    client.put_item(TableName=place, Item=served.encode_served(["copied"], chained))
     try:
         on_twin = ["--endpoint-url", synced.twin.dynamodb_url, "--feed", "copied"]
         refused = CliRunner().invoke(main, ["sync", dump, *on_twin])

@@ -250,8 +250,8 @@ keeps_key = instead(records.FeedRecord, "key", property(lambda record: record.na
 begins_at_one = all_of(
     instead(Feeds, "_skip", _nothing), instead(service, "jump_end", lambda last_page: 1)
 )
-# A removal ends with the documents.
-removes_some = instead(SqliteFeedData, "_tables", lambda data: ["claims", "documents"])
+# A removal ends with the records.
+removes_some = instead(SqliteFeedData, "_tables", lambda data: ["claims", "records"])
 # A request that found the feed before its deletion may still append.
 appends_late = instead(SqliteLog, "_begin_tail", _begin_any_tail)
 drops_entries = instead(Scrubber, "scrub", _dropped)

@@ -67,7 +67,7 @@ class Functions:
 
     def __post_init__(self) -> None:
         self.stored = self.profiles
-        self.stored.mark = self.stores.due_feeds.mark
+        self.stored.records.mark = self.stores.due_feeds.mark
 
     def leaves(self, feed: str) -> bool:
         return self.profiles.profile(feed).leave

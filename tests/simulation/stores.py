@@ -239,4 +239,4 @@ class Stores:
         self.connections = connections(self.inbox, self.subscriptions, self.registry)
         self.sockets = sockets
         self.due_feeds = MemoryDueFeeds()
-        log.mark = self.consumers.mark = self.documents.mark = self.due_feeds.mark
+        log.mark = self.consumers.records.mark = self.documents.records.mark = self.due_feeds.mark

@@ -12,10 +12,12 @@ from tidings.admin.state_target import StateTarget, state_options, tables_option
 from tidings.aws.effects import sleep_ms
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core.archive.segments import ArchiveStore
+from tidings.core.consumers.consumer import ConsumerStore
 from tidings.core.counters import RESTORED
 from tidings.core.errors import UnknownFeed
 from tidings.core.maintenance.restore import Plan, Restored, Restorer
 from tidings.core.model.feeds import public_name
+from tidings.core.settings.profiles import ProfileStore
 
 
 @click.command(epilog=EXIT_CODES)
@@ -88,17 +90,17 @@ def _end_of_used(target: StateTarget, *, fence: bool) -> int:
 
 def _restorer(target: StateTarget, archive: str | None) -> Restorer:
     # Help texts do not need boto3.
-    from tidings.aws.dynamodb.consumers import DynamoDBConsumers
     from tidings.aws.dynamodb.log import DynamoDBNumbers
-    from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+    from tidings.aws.dynamodb.records import DynamoDBRecords
 
     client, settings = target.client, target.settings
+    records = DynamoDBRecords(client, settings.control_table)
     return Restorer(
         reader=target.reader(),
         numbers=DynamoDBNumbers(client, settings.log_table, settings.control_table, sleep_ms),
         followers=target.followers(),
-        consumers=DynamoDBConsumers(client, settings.control_table, _new_id),
-        profiles=DynamoDBProfiles(client, settings.control_table),
+        consumers=ConsumerStore(records),
+        profiles=ProfileStore(records),
         archive=_archive(target, archive),
         sleep=sleep_ms,
         new_id=_new_id,

@@ -16,10 +16,10 @@ from tidings.aws.config.stages import STAGE_TAG
 from tidings.aws.effects import now_ms
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core.auth.guard import Role, passwords_of
-from tidings.core.auth.keys import Key
+from tidings.core.auth.keys import Key, KeyStore
 from tidings.core.auth.passwords import set_at_ms
 from tidings.core.model.timestamps import DAY_MS, from_ms
-from tidings.core.settings.profiles import Profile
+from tidings.core.settings.profiles import Profile, ProfileStore
 from tidings.http.endpoints.keys import key_state
 
 REQUEST_DOLLARS = 0.01  # price of a request to Cost Explorer; a long answer needs several requests
@@ -133,11 +133,10 @@ def _find_stages(name: str | None) -> list[deployed.Exposed]:
 def _read_stage(stage: deployed.Exposed, days: int) -> Stage:
     import boto3  # noqa: TID251 (as in `_add_costs`)
 
-    from tidings.aws.dynamodb.keys import DynamoDBKeys
-    from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+    from tidings.aws.dynamodb.records import DynamoDBRecords
 
-    at = boto3.client("dynamodb"), stage.control_table
-    profiles, keys = DynamoDBProfiles(*at), DynamoDBKeys(*at)
+    records = DynamoDBRecords(boto3.client("dynamodb"), stage.control_table)
+    profiles, keys = ProfileStore(records), KeyStore(records)
     addresses = dict(zip(_ADDRESSES, stage.addresses, strict=True))
     feeds = [
         {

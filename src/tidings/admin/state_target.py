@@ -16,12 +16,14 @@ from tidings.aws.effects import now_ms
 from tidings.client.cli.options import Command
 from tidings.core.log.reader import Reader
 from tidings.core.replication.relay import Wanted
+from tidings.core.state.tombstones import TombstoneStore
 from tidings.http.settings import Shared
 from tidings.server import operating
 from tidings.server.recovery import Recovery
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import Numbers, SqliteFollowers, SqliteLog, SqliteRelays
-from tidings.server.sqlite.state import SqliteState, SqliteTombstones
+from tidings.server.sqlite.records import SqliteRecords
+from tidings.server.sqlite.state import SqliteState
 
 if TYPE_CHECKING:
     from tidings.aws.config.settings import Settings
@@ -55,16 +57,16 @@ class StateTarget:
         Raises:
             UnknownFeed, FeedDeleted: the tables have no such feed.
         """
-        from tidings.aws.dynamodb.feeds import find_key
+        from tidings.aws.dynamodb.records import find_key
 
         table, deployed = self.settings.control_table, self.settings.feeds
         return find_key(self.client, table, self.name, deployed)
 
     def tombstone_ms(self) -> int:
         """Return how long repaired tombstones last: the longer of setting and stored one."""
-        from tidings.aws.dynamodb.state import DynamoDBTombstones
+        from tidings.aws.dynamodb.records import DynamoDBRecords
 
-        store = DynamoDBTombstones(self.client, self.settings.control_table)
+        store = TombstoneStore(DynamoDBRecords(self.client, self.settings.control_table))
         remembered = store.remembered(self.feed)
         return max(self.settings.tombstone_ms, remembered.life_ms if remembered else 0)
 
@@ -137,7 +139,7 @@ class ServerState:
 
     def tombstone_ms(self) -> int:
         """Return how long repaired tombstones live: the longer of default and stored one."""
-        remembered = SqliteTombstones(self.database).remembered(self.feed)
+        remembered = TombstoneStore(SqliteRecords(self.database)).remembered(self.feed)
         return max(self._settings().tombstone_ms, remembered.life_ms if remembered else 0)
 
     @staticmethod

@@ -32,18 +32,13 @@ from tidings.core.auth.keys import KeyStore
 from tidings.core.changeagent.documents import OperatorDocuments
 from tidings.core.errors import StorageFailed, TidingsError, Unavailable
 from tidings.core.model.feeds import DEFAULT_FEED, HOST, check_name
+from tidings.core.records import RecordStore
 from tidings.core.settings.profiles import ProfileStore
 from tidings.core.version import how_to_install
 from tidings.http.request import Request
 from tidings.http.wire import Declared, LocalCall, Routes, document_of, fields_of
 from tidings.server import operating
 from tidings.server.processes import Problem
-from tidings.server.sqlite.documents import (
-    DocumentsOf,
-    SqliteKeys,
-    SqliteOperatorDocuments,
-    SqliteProfiles,
-)
 
 if TYPE_CHECKING:
     from botocore.config import Config  # noqa: TID251 see `_boto3`
@@ -102,7 +97,7 @@ class Stored:
 def feed_options(
     find: Find,
     found_in: FoundIn | None = None,
-    opened: Opened = operating.open_documents,
+    opened: Opened = operating.open_records,
     *,
     of_host: bool = False,
 ) -> Callable[[Command], Command]:
@@ -111,7 +106,7 @@ def feed_options(
     The options are --feed, --stage, --context and --endpoint-url. Without an option, the stage and
     the feed are those of the current context. *find* creates the target from the feed, the stage
     and the endpoint, of which one is None. With *found_in*, the command also has --data. If --data
-    is given, *opened* opens that folder, by default as the documents of a server, and *found_in*
+    is given, *opened* opens that folder, by default as the records of a server, and *found_in*
     creates the target from the result. With *of_host*, the command also has --host, for which the
     feed of the target is `HOST`.
     """
@@ -224,22 +219,14 @@ def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
         outputs = stages.find(stage, _boto3().client("cloudformation"))
         deployed = outputs.feeds
         client, table = _boto3().client("dynamodb"), outputs.control_table
-    from tidings.aws.dynamodb.feeds import find_key
-    from tidings.aws.dynamodb.keys import DynamoDBKeys
-    from tidings.aws.dynamodb.profiles import DynamoDBOperatorDocuments, DynamoDBProfiles
+    from tidings.aws.dynamodb.records import DynamoDBRecords, find_key
 
-    return Target(
-        feed if feed == HOST else find_key(client, table, feed, deployed),
-        DynamoDBProfiles(client, table),
-        DynamoDBKeys(client, table),
-        DynamoDBOperatorDocuments(client, table),
-    )
+    key = feed if feed == HOST else find_key(client, table, feed, deployed)
+    return _found_in(key, DynamoDBRecords(client, table))
 
 
-def _found_in(feed: str, documents: DocumentsOf) -> Target:
-    return Target(
-        feed, SqliteProfiles(documents), SqliteKeys(documents), SqliteOperatorDocuments(documents)
-    )
+def _found_in(feed: str, records: RecordStore) -> Target:
+    return Target(feed, ProfileStore(records), KeyStore(records), OperatorDocuments(records))
 
 
 def stored_options(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from tidings.core.log.stores import LogStore
     from tidings.core.maintenance.restore import Numbers
     from tidings.core.maintenance.retention import RenewStore
+    from tidings.core.records import RecordStore
     from tidings.core.replication.election import Coordinator
-    from tidings.core.replication.relay import RelayStore
+    from tidings.core.replication.relay import RelayPasswords, RelayStore
     from tidings.core.settings.profiles import ProfileStore
     from tidings.core.state.removed_parents import RemovedParentsStore
     from tidings.core.state.rows import StateStore
@@ -31,7 +33,63 @@ if TYPE_CHECKING:
     from tidings.core.websocket.connections import ConnectionStore, Inbox, SubscriptionStore
     from tidings.core.websocket.replay import Room
     from tidings.core.websocket.send import Sockets
-    from tidings.http.endpoints.replication import RelayPasswords
+
+
+class Views:
+    """The stores that are the same on every host: views on its *records*, built on first use."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def records(self) -> RecordStore: ...
+
+    @cached_property
+    def feed_store(self) -> FeedStore:
+        from tidings.core.feeds.records import FeedStore
+
+        return FeedStore(self.records)
+
+    @cached_property
+    def consumers(self) -> ConsumerStore:
+        from tidings.core.consumers.consumer import ConsumerStore
+
+        return ConsumerStore(self.records)
+
+    @cached_property
+    def erasures(self) -> ErasureStore:
+        from tidings.core.erasure.records import ErasureStore
+
+        return ErasureStore(self.records)
+
+    @cached_property
+    def relay_passwords(self) -> RelayPasswords:
+        from tidings.core.replication.relay import RelayPasswords
+
+        return RelayPasswords(self.records)
+
+    @cached_property
+    def tombstones(self) -> TombstoneStore:
+        from tidings.core.state.tombstones import TombstoneStore
+
+        return TombstoneStore(self.records)
+
+    @cached_property
+    def profiles(self) -> ProfileStore:
+        from tidings.core.settings.profiles import ProfileStore
+
+        return ProfileStore(self.records)
+
+    @cached_property
+    def documents(self) -> OperatorDocuments:
+        from tidings.core.changeagent.documents import OperatorDocuments
+
+        return OperatorDocuments(self.records)
+
+    @cached_property
+    def keys(self) -> KeyStore:
+        from tidings.core.auth.keys import KeyStore
+
+        return KeyStore(self.records)
 
 
 class Stores(Protocol):
@@ -42,6 +100,9 @@ class Stores(Protocol):
     has room for more messages. `replay_room` is None if a connection always has room.
     `erasure_ledger` is None if the host has no place apart from the tables.
     """
+
+    @property
+    def records(self) -> RecordStore: ...
 
     @property
     def feed_store(self) -> FeedStore: ...

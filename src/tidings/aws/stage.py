@@ -60,7 +60,7 @@ class Stage(Assembly):
             await_writer=sleep_ms,
         )
         super().__init__(
-            stores=StageStores(settings, new_id),
+            stores=StageStores(settings),
             runtime=runtime,
             settings=settings,
             new_key=os.urandom,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tidings.assembly.stores import Views
 from tidings.aws import clients
 
 if TYPE_CHECKING:
@@ -13,19 +14,16 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from tidings.aws.config.settings import Settings
-    from tidings.aws.dynamodb.clusters import DynamoDBClusters
     from tidings.aws.dynamodb.connections import (
         DynamoDBConnections,
         DynamoDBInbox,
         DynamoDBSubscriptions,
     )
-    from tidings.aws.dynamodb.consumers import DynamoDBConsumers
     from tidings.aws.dynamodb.counters import DynamoDBCounters
     from tidings.aws.dynamodb.due import DynamoDBDueFeeds
     from tidings.aws.dynamodb.erasures import DynamoDBErasures, DynamoDBRewrites
-    from tidings.aws.dynamodb.feeds import DynamoDBFeeds
     from tidings.aws.dynamodb.followers import DynamoDBFollowers
-    from tidings.aws.dynamodb.keys import DynamoDBKeys, DynamoDBKeyUsage
+    from tidings.aws.dynamodb.keys import DynamoDBKeyUsage
     from tidings.aws.dynamodb.log import (
         DynamoDBClaims,
         DynamoDBLog,
@@ -33,22 +31,22 @@ if TYPE_CHECKING:
         DynamoDBRenewals,
     )
     from tidings.aws.dynamodb.outbox import DynamoDBOutbox
-    from tidings.aws.dynamodb.profiles import DynamoDBOperatorDocuments, DynamoDBProfiles
+    from tidings.aws.dynamodb.records import DynamoDBRecords
     from tidings.aws.dynamodb.registry import DynamoDBRegistry
-    from tidings.aws.dynamodb.relays import DynamoDBRelays, DynamoDBUpstreams
+    from tidings.aws.dynamodb.relays import DynamoDBRelays
     from tidings.aws.dynamodb.state import (
         DynamoDBRemovedParents,
         DynamoDBState,
         DynamoDBSums,
-        DynamoDBTombstones,
     )
     from tidings.aws.dynamodb.tags import DynamoDBTags
     from tidings.aws.sockets import ApiGatewaySockets
     from tidings.aws.wakeups import LambdaWaker
     from tidings.core.archive.segments import ArchiveStore
-    from tidings.core.effects import Clock, NewId, Spread
+    from tidings.core.effects import Clock, Spread
     from tidings.core.erasure.records import Ledger
     from tidings.core.feeds.records import FeedData
+    from tidings.core.replication.election import Coordinator
 
 # Time limit to connect to API Gateway, and again for its answer. It is short: after the time limit
 # of a run, a connection may still need `limits.SEND_ATTEMPTS_MAX` attempts to close it, which must
@@ -56,7 +54,7 @@ if TYPE_CHECKING:
 _SOCKET_S = 1
 
 
-class StageStores:
+class StageStores(Views):
     """Implements `Stores`. Each store is imported and connected on first use.
 
     *client* returns the client of most stores. A store with unconditional writes uses a client
@@ -69,20 +67,13 @@ class StageStores:
     def __init__(
         self,
         settings: Settings,
-        new_id: NewId,
         client: Callable[[], DynamoDBClient] = clients.dynamodb,
     ) -> None:
-        self._settings, self._new_id, self._client = settings, new_id, client
+        self._settings, self._client = settings, client
 
     @cached_property
     def without_retries(self) -> StageStores:
-        return StageStores(self._settings, self._new_id, clients.dynamodb_once)
-
-    @cached_property
-    def feed_store(self) -> DynamoDBFeeds:
-        from tidings.aws.dynamodb.feeds import DynamoDBFeeds
-
-        return DynamoDBFeeds(self._client(), self._settings.control_table)
+        return StageStores(self._settings, clients.dynamodb_once)
 
     @cached_property
     def log(self) -> DynamoDBLog:
@@ -143,12 +134,6 @@ class StageStores:
         return DynamoDBRemovedParents(self._client(), self._settings.state_table)
 
     @cached_property
-    def tombstones(self) -> DynamoDBTombstones:
-        from tidings.aws.dynamodb.state import DynamoDBTombstones
-
-        return DynamoDBTombstones(self._client(), self._settings.control_table)
-
-    @cached_property
     def sums(self) -> DynamoDBSums:
         from tidings.aws.dynamodb.state import DynamoDBSums
 
@@ -161,22 +146,10 @@ class StageStores:
         return DynamoDBTags(clients.dynamodb_once(), self._settings.state_table)
 
     @cached_property
-    def profiles(self) -> DynamoDBProfiles:
-        from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+    def records(self) -> DynamoDBRecords:
+        from tidings.aws.dynamodb.records import DynamoDBRecords
 
-        return DynamoDBProfiles(self._client(), self._settings.control_table)
-
-    @cached_property
-    def documents(self) -> DynamoDBOperatorDocuments:
-        from tidings.aws.dynamodb.profiles import DynamoDBOperatorDocuments
-
-        return DynamoDBOperatorDocuments(self._client(), self._settings.control_table)
-
-    @cached_property
-    def keys(self) -> DynamoDBKeys:
-        from tidings.aws.dynamodb.keys import DynamoDBKeys
-
-        return DynamoDBKeys(self._client(), self._settings.control_table)
+        return DynamoDBRecords(self._client(), self._settings.control_table)
 
     @cached_property
     def key_usage(self) -> DynamoDBKeyUsage:
@@ -185,16 +158,10 @@ class StageStores:
         return DynamoDBKeyUsage(self._client(), self._settings.control_table)
 
     @cached_property
-    def consumers(self) -> DynamoDBConsumers:
-        from tidings.aws.dynamodb.consumers import DynamoDBConsumers
-
-        return DynamoDBConsumers(self._client(), self._settings.control_table, self._new_id)
-
-    @cached_property
     def erasures(self) -> DynamoDBErasures:
         from tidings.aws.dynamodb.erasures import DynamoDBErasures
 
-        return DynamoDBErasures(self._client(), self._settings.control_table)
+        return DynamoDBErasures(self.records)
 
     @cached_property
     def erasure_ledger(self) -> Ledger | None:
@@ -253,12 +220,6 @@ class StageStores:
         return DynamoDBRelays(self._client(), *tables)
 
     @cached_property
-    def relay_passwords(self) -> DynamoDBUpstreams:
-        from tidings.aws.dynamodb.relays import DynamoDBUpstreams
-
-        return DynamoDBUpstreams(self._client(), self._settings.control_table)
-
-    @cached_property
     def connections(self) -> DynamoDBConnections:
         from tidings.aws.dynamodb.connections import DynamoDBConnections
 
@@ -295,13 +256,14 @@ class StageStores:
         return LambdaWaker(clients.functions(), self._settings.function_prefix)
 
     @cached_property
-    def coordinator(self) -> DynamoDBClusters | None:
+    def coordinator(self) -> Coordinator | None:
         at = self._settings.coordinator
         if at is None:
             return None
-        from tidings.aws.dynamodb.clusters import DynamoDBClusters
+        from tidings.aws.dynamodb.clusters import ClusterRecords
+        from tidings.core.replication.election import Coordinator
 
-        return DynamoDBClusters(clients.coordination(at.region, at.endpoint), at.table)
+        return Coordinator(ClusterRecords(clients.coordination(at.region, at.endpoint), at.table))
 
     @cached_property
     def archive(self) -> ArchiveStore | None:

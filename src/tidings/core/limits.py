@@ -295,7 +295,7 @@ NOTES_MAX = 100  # records of operators' actions that are returned at once, the 
 NOTE_MS = 365 * 24 * 3600 * 1000  # lifetime of the record of an operator's action, for an audit
 LOG_ENTRIES_MAX = 1000  # operations of the log that are returned at once to an operator
 LOG_BYTES_MAX = 2 * 1024 * 1024  # size of operations returned at once; a Lambda response holds 6 MB
-CONSUMER_ATTEMPTS_MAX = 5  # attempts to write a consumer; one fails if another write comes first
+SAVE_ATTEMPTS_MAX = 5  # attempts to change a record (`records`); one fails if another comes first
 
 # --- chained feeds --------------------------------------------------------------------------
 SHARE_PARTS_MAX = 4096  # parts into which a feed may be divided
@@ -321,6 +321,7 @@ LEADER_LEASE_RENEW_MS = 1_000  # interval of renewals, of which three may be los
 LEADER_LEASE_FAILURES = 3  # consecutive failures, some 4 s, after which a leader gives up the lease
 LEADER_LEASE_REST_MS = 30_000  # pause of a leader that gave up, so that another member can lead
 MEMBER_MS = 30_000  # a cluster member that was silent for this time is shown as gone
+MEMBER_KEPT_MS = 24 * 3600 * 1000  # a member that was silent for this time is not shown any more
 LEADERS_MAX = 8  # leaders per cluster; each of them reads the master
 VIA_MAX = 32  # feeds in a chain of copies; a longer chain is a mistake
 

@@ -30,10 +30,11 @@ from dataclasses import asdict, dataclass
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 caught at the edge
 from pyspark.sql import SparkSession
 
-from tidings.aws.dynamodb.feeds import DynamoDBFeeds
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.aws.effects import now_ms
 from tidings.core.errors import InvalidFeed, TidingsError
 from tidings.core.feeds.directory import Directory
+from tidings.core.feeds.records import FeedStore
 from tidings.core.feeds.remover import note_dropped_tables
 from tidings.core.model.feeds import DEFAULT_FEED, check_name, key_of, public_name
 from tidings.http.settings import WrongArchive
@@ -151,9 +152,9 @@ class Lake:
     def _directory(self) -> Directory:
         return Directory(self._store(), self.named.feeds.split(","), now_ms)
 
-    def _store(self) -> DynamoDBFeeds:
+    def _store(self) -> FeedStore:
         dynamodb = sync_feed.named_tables(DEFAULT_FEED, self.named)
-        return DynamoDBFeeds(dynamodb.client(), dynamodb.settings.control_table)
+        return FeedStore(DynamoDBRecords(dynamodb.client(), dynamodb.settings.control_table))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

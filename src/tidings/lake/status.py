@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidings.core.archive.compaction import bound
 from tidings.core.consumers import position
+from tidings.core.consumers.consumer import ConsumerStore
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Place
 from tidings.lake.warehouse import (
@@ -133,16 +134,12 @@ def bound_in_tables(dynamodb: sync_feed.DynamoDBFeed) -> int:
     Raises:
         Unavailable, BotoCoreError, ClientError: DynamoDB does not respond, or rejects the request.
     """
-    from tidings.aws.dynamodb.consumers import DynamoDBConsumers
+    from tidings.aws.dynamodb.records import DynamoDBRecords
 
     client: Any = dynamodb.client()
-    store = DynamoDBConsumers(client, dynamodb.settings.control_table, _no_id)
+    store = ConsumerStore(DynamoDBRecords(client, dynamodb.settings.control_table))
     positions = [each.position for each in store.consumers(dynamodb.feed)]
     return bound(positions, dynamodb.followers().checkpoints(dynamodb.feed))
-
-
-def _no_id() -> str:
-    raise AssertionError("nothing is written")
 
 
 def size_of(warehouse: Warehouse) -> int:

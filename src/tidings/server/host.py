@@ -87,6 +87,8 @@ ERASE_REST = 3.0  # an erasure may take long, and is never urgent
 AGAIN_S = 2.0  # the pause while an erasure or a removal waits, for example for a backup
 ERASE_MS = 10  # the duration of a run; the pause after it is longer
 REMOVE_MS = 100  # the duration of a run, which then stores its position
+# The kinds of records on which the workers of webhooks depend.
+_OF_WEBHOOKS = frozenset({"consumer", "erasure", "profile", "relay"})
 REMOVE = "remove"  # the job that removes deleted feeds, woken like a follower of the host
 IDLE_REST = 100.0  # the pause of push without connected clients, when it only follows the log
 # All batches are large, including the first one: the store is local, and a row costs half as much
@@ -233,8 +235,7 @@ class Host(Assembly):
             write_more=self.state.project,
             count=self.history.count,
             record=self._generations.record,
-            feeds_changed=self.directory.forget,
-            document_changed=self._on_document,
+            record_changed=self._on_record,
             committed=self._on_commit,
         )
         self.endpoints = {function: self.endpoint(function) for function in self.builders}
@@ -554,16 +555,15 @@ class Host(Assembly):
         else:
             self.late_consumers.pop(feed, None)
 
-    def _on_document(self, feed: str, kind: str) -> None:
-        """Discard a cached profile of *feed*, and wake its webhooks.
-
-        One of the webhooks or its consumer may have changed.
-        """
+    def _on_record(self, feed: str, kind: str) -> None:
+        """Discard a cached record of *feed*, and wake its webhooks if they may have changed."""
+        if kind == "feed":
+            self.directory.forget()
         if kind == "profile":  # `save` discarded it before the commit
             self.profiles.forget(feed)
         if kind == "operator-document":
             self.webhooks.reload(feed)
-        else:
+        elif kind in _OF_WEBHOOKS:
             self.webhooks.wake(feed)
 
     def _replay_soon(self, connection_id: str) -> None:

@@ -18,70 +18,68 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tidings.core.auth.keys import KEYS
+from tidings.core.changeagent.documents import DOCUMENTS
 from tidings.core.errors import Unavailable
+from tidings.core.feeds.records import FeedStore
+from tidings.core.records import Kind, Record, RecordStore, Write
+from tidings.core.settings.profiles import PROFILES
 from tidings.server.processes import SOCKET_PATH_BYTES_MAX, Problem
 from tidings.server.sqlite.database import CannotOpen, Database
-from tidings.server.sqlite.documents import (
-    Documents,
-    DocumentsOf,
-    SqliteFeeds,
-    from_plain,
-    to_plain,
-)
+from tidings.server.sqlite.records import SqliteRecords
 
 log = logging.getLogger(__name__)
 FILE, SOCKET = "feed.db", "operator.sock"
-KINDS = frozenset({"profile", "key", "operator-document"})
+KINDS = frozenset({PROFILES, KEYS, DOCUMENTS})
 BACKUP = "backup"
 BACKUP_S = 3600.0  # timeout of a backup, enough for a file of hundreds of gigabytes
 TIMEOUT_S = 10.0  # timeout of any other request, which may include a commit
 LINE_BYTES_MAX = 8 * 1024 * 1024  # the largest request; all users of a feed are one document
 
 
-class RemoteDocuments:
-    """Implements `DocumentStore` by requests to the socket of a running server."""
+class RemoteRecords:
+    """Implements `RecordStore` by requests to the socket of a running server."""
 
-    def __init__(self, path: Path, kind: str) -> None:
-        self._path, self._kind = path, kind
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
-    def get(self, feed: str, name: str = "") -> Any:
-        return self._ask("get", feed, name)
+    def get(
+        self, feed: str, kind: Kind, name: str = "", of: str = "", *, eventual: bool = False
+    ) -> Record | None:
+        found = _ask(self._path, "get", feed, kind, name)
+        return Record(*found) if found else None
 
-    def all(self, feed: str | None = None) -> Sequence[Any]:
-        documents: Sequence[Any] = self._ask("all", feed)
-        return documents
+    def query(self, feed: str, kind: Kind, of: str = "", **_: object) -> Iterator[Record]:
+        """Yield all records of *feed*, whatever part of them is requested."""
+        return (Record(*each) for each in _ask(self._path, "query", feed, kind))
 
-    def replace(self, feed: str, name: str, version: int, value: object) -> bool:
-        return bool(self._ask("replace", feed, name, version, value))
-
-    def _ask(self, call: str, *arguments: object) -> Any:
-        return _ask(self._path, self._kind, call, *arguments)
+    def write(self, feed: str, writes: Sequence[Write], *, mark: bool = True) -> bool:
+        return bool(_ask(self._path, "write", feed, writes))
 
 
-class _NamedDocuments(Documents):
-    """Implements `DocumentStore` by the names of feeds."""
+class _NamedRecords(SqliteRecords):
+    """Implements `RecordStore` by the names of feeds."""
 
-    def get(self, feed: str, name: str = "") -> Any:
-        return super().get(_key(self._database, feed), name)
+    def get(self, feed: str, *place: Any, **options: Any) -> Record | None:
+        return super().get(_key(self._database, feed), *place, **options)
 
-    def all(self, feed: str | None = None) -> Sequence[Any]:
-        return super().all(feed if feed is None else _key(self._database, feed))
+    def query(self, feed: str, *place: Any, **options: Any) -> Iterator[Record]:
+        return super().query(_key(self._database, feed), *place, **options)
 
-    def replace(self, feed: str, name: str, version: int, value: object) -> bool:
-        return super().replace(_key(self._database, feed), name, version, value)
+    def write(self, feed: str, writes: Sequence[Write], **options: Any) -> bool:
+        return super().write(_key(self._database, feed), writes, **options)
 
 
 def _key(database: Database, name: str) -> str:
     """Return the key of the feed *name*, as in `Directory`; a name without a record is a key."""
-    record = SqliteFeeds(database).record(name)
+    record = FeedStore(SqliteRecords(database)).record(name)
     if record is not None and not record.is_live:
         raise Problem(f"the feed {name} was deleted")
     return record.key if record else name
 
 
-def _ask(path: Path, kind: str, call: str, *arguments: object) -> Any:
-    plain = [to_plain(each) for each in arguments]
-    line = json.dumps({"kind": kind, "call": call, "arguments": plain})
+def _ask(path: Path, call: str, *arguments: object) -> Any:
+    line = json.dumps({"call": call, "arguments": arguments}, default=dict)
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(BACKUP_S if call == BACKUP else TIMEOUT_S)
@@ -94,7 +92,7 @@ def _ask(path: Path, kind: str, call: str, *arguments: object) -> Any:
         raise Unavailable(f"the server at {path} did not answer") from error
     if "error" in answer:
         raise Unavailable(answer["error"])
-    return from_plain(answer["value"])
+    return answer["value"]
 
 
 @contextlib.contextmanager
@@ -111,17 +109,17 @@ def _short_path(path: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def open_documents(folder: Path) -> Iterator[DocumentsOf]:
-    """Yield the documents of the server with the data folder *folder*, running or stopped.
+def open_records(folder: Path) -> Iterator[RecordStore]:
+    """Yield the records of the server with the data folder *folder*, running or stopped.
 
     Raises:
         Problem: *folder* has no data file, or the file cannot be opened.
     """
     if _is_served(folder):
-        yield lambda kind: RemoteDocuments(folder / SOCKET, kind)
+        yield RemoteRecords(folder / SOCKET)
         return
     with contextlib.closing(_database(folder)) as database:
-        yield lambda kind: _NamedDocuments(database, kind)
+        yield _NamedRecords(database)
 
 
 @contextlib.contextmanager
@@ -146,7 +144,7 @@ def back_up(folder: Path, target: Path) -> None:
         Unavailable: *target* already exists or cannot be written.
     """
     if _is_served(folder):
-        _ask(folder / SOCKET, "", BACKUP, str(target.resolve()))
+        _ask(folder / SOCKET, BACKUP, str(target.resolve()))
         return
     with contextlib.closing(_database(folder)) as database:
         database.back_up(target)
@@ -165,8 +163,8 @@ async def taking_changes(
 ) -> AsyncIterator[None]:
     """Answer requests on the socket in *folder* while the context is open.
 
-    If a request may have replaced a document, call *on_change* with the document's kind, feed and
-    name before answering.
+    If a request may have replaced a record, call *on_change* with its kind, feed and name before
+    answering.
     """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -201,20 +199,32 @@ def _answer(database: Database, line: bytes, on_change: Callable[[str, str, str]
     request = json.loads(line)
     if request["call"] == BACKUP:
         return _backed_up(database, *request["arguments"])
-    if request["kind"] not in KINDS or request["call"] not in ("get", "all", "replace"):
-        return json.dumps({"error": f"no such call: {request['call']} of {request['kind']}"})
-    call = getattr(Documents(database, request["kind"]), request["call"])
-    arguments = [from_plain(each) for each in request["arguments"]]
+    call, (feed, *arguments) = request["call"], request["arguments"]
+    records, writes = SqliteRecords(database), list[Write]()
     try:
-        if arguments[0] is not None:
-            arguments[0] = _key(database, arguments[0])
-        value = call(*arguments)
+        key = _key(database, feed)
+        value: object
+        if call == "write":
+            writes = [Write(_kind(kind), *rest) for kind, *rest in arguments[0]]
+            value = records.write(key, writes)
+        elif call == "query":
+            value = [*records.query(key, _kind(arguments[0]))]
+        else:
+            value = records.get(key, _kind(arguments[0]), *arguments[1:])
     except (Unavailable, Problem) as error:
         return json.dumps({"error": str(error)})
-    finally:
-        if request["call"] == "replace":
-            on_change(request["kind"], *arguments[:2])
-    return json.dumps({"value": to_plain(value)})
+    finally:  # also after an error, because the write may have been done
+        for each in writes:
+            on_change(each.kind.name, key, each.name)
+    return json.dumps({"value": value})
+
+
+def _kind(given: Sequence[Any]) -> Kind:
+    """Return the kind that a request names, if requests may use it."""
+    kind = Kind(*given)
+    if kind not in KINDS:
+        raise Problem(f"no such records: {kind.name}")
+    return kind
 
 
 def _backed_up(database: Database, target: str) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tidings.assembly.stores import Views
+from tidings.core.model.feeds import HOST
+from tidings.core.replication.election import Coordinator
+from tidings.core.settings.profiles import Profile, ProfileStore
 from tidings.server.memory import (
     MemoryConnections,
     MemoryInbox,
@@ -13,16 +17,7 @@ from tidings.server.memory import (
     MemorySubscriptions,
 )
 from tidings.server.sqlite.documents import (
-    Documents,
-    SqliteConsumers,
-    SqliteCoordinator,
-    SqliteErasures,
-    SqliteFeeds,
-    SqliteKeys,
-    SqliteOperatorDocuments,
-    SqliteProfiles,
     SqliteStreams,
-    SqliteUpstreams,
 )
 from tidings.server.sqlite.due import SqliteDueFeeds
 from tidings.server.sqlite.erasures import SqliteFreeSpace, SqliteRewrites
@@ -33,12 +28,12 @@ from tidings.server.sqlite.log import (
     SqliteLog,
     SqliteRelays,
 )
+from tidings.server.sqlite.records import SqliteRecords
 from tidings.server.sqlite.state import (
     SqliteRemovedParents,
     SqliteState,
     SqliteSums,
     SqliteTags,
-    SqliteTombstones,
 )
 
 if TYPE_CHECKING:
@@ -50,12 +45,49 @@ if TYPE_CHECKING:
     from tidings.server.wakeups import Wakeups
 
 
-class FileStores:
+class ServerProfiles(ProfileStore):
+    """The profiles of a server.
+
+    *host_passwords* are the passwords in the options of this process, which also open the host.
+    They are not stored, so that they end with the process.
+    """
+
+    host_passwords = Profile()
+
+    def profile(self, feed: str) -> Profile:
+        profile, more = super().profile(feed), self.host_passwords
+        if feed != HOST or not more.is_protected:
+            return profile
+        return replace(
+            profile,
+            read_passwords=profile.read_passwords + more.read_passwords,
+            ingest_passwords=profile.ingest_passwords + more.ingest_passwords,
+        )
+
+    def save(self, feed: str, profile: Profile) -> bool:
+        if feed == HOST:
+            more = self.host_passwords
+            profile = replace(
+                profile,
+                read_passwords=_without(profile.read_passwords, more.read_passwords),
+                ingest_passwords=_without(profile.ingest_passwords, more.ingest_passwords),
+            )
+        return super().save(feed, profile)
+
+
+def _without(passwords: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(each for each in passwords if each not in others)
+
+
+class FileStores(Views):
     """Implements `Stores` in *database*.
 
     *elections* is the file of the leader elections, or None. *expiring* is the clock by which
     claims expire.
     """
+
+    profiles: ServerProfiles
+    records: SqliteRecords
 
     def __init__(
         self,
@@ -69,29 +101,23 @@ class FileStores:
         sum_demand: SumDemand,
         expiring: Clock,
     ) -> None:
-        documents = partial(Documents, database)
-        self.feed_store, self.log = SqliteFeeds(database), SqliteLog(database)
+        self.records = SqliteRecords(database, expiring)
+        self.log = SqliteLog(database)
         self.renewals = self.numbers = self.log
         self.due_feeds, self.claims = SqliteDueFeeds(database), SqliteClaims(database, expiring)
         self.followers = SqliteFollowers(database)
         self.counters = SqliteCounters(database)
         self.state = SqliteState(database, sum_demand.wants)
         self.removed_parents = SqliteRemovedParents(database)
-        self.tombstones = SqliteTombstones(database)
         self.sums, self.tags = SqliteSums(database), SqliteTags(database)
-        self.profiles = SqliteProfiles(documents)
-        self.documents = SqliteOperatorDocuments(documents)
-        self.keys = SqliteKeys(documents)
+        self.profiles = ServerProfiles(self.records)
         self.key_usage = MemoryKeyUsage()
         self.streams = SqliteStreams(database)
-        self.consumers = SqliteConsumers(database)
-        self.erasures = SqliteErasures(database)
         self.rewrites = SqliteRewrites(database, self.consumers)
         self.erasure_ledger = ledger
         self.free_space = SqliteFreeSpace(database)
         self.relays = SqliteRelays(database, self.log)
-        self.relay_passwords = SqliteUpstreams(database)
-        self.coordinator = SqliteCoordinator(elections) if elections else None
+        self.coordinator = Coordinator(SqliteRecords(elections)) if elections else None
         self.archive = archive
         self.inbox, self.subscriptions = MemoryInbox(), MemorySubscriptions()
         self.registry = MemoryRegistry()

@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidings.aws import clients
 from tidings.aws.config import stages, twin_keys
 from tidings.aws.config.settings import Settings
-from tidings.aws.dynamodb import profiles
+from tidings.aws.dynamodb import served
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBLog
-from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.aws.dynamodb.relays import DynamoDBRelays
-from tidings.aws.dynamodb.state import DynamoDBState, DynamoDBTombstones
+from tidings.aws.dynamodb.state import DynamoDBState
 from tidings.aws.effects import new_id, now_ms, sleep_ms, steady_ms
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import Filler, Reader
 from tidings.core.model.feeds import FixedFeeds, check_name, public_name
 from tidings.core.replication.copies import WriteGuard
+from tidings.core.settings.profiles import ProfileStore
+from tidings.core.state.tombstones import TombstoneStore
 from tidings.core.sync import watermark as watermarks
 from tidings.core.sync.apply import Corrector, Outcome, RowLookup
 from tidings.core.sync.watermark import Moment, Reached
@@ -228,10 +230,10 @@ class DynamoDBFeed:
             UnknownFeed: the twin does not have the feed.
         """
         answer = self.client().get_item(
-            TableName=self.settings.control_table, Key=profiles.served_key(), ConsistentRead=True
+            TableName=self.settings.control_table, Key=served.served_key(), ConsistentRead=True
         )
         item = answer.get("Item", {})
-        feeds, sources = profiles.served_feeds(item), profiles.served_sources(item)
+        feeds, sources = served.served_feeds(item), served.served_sources(item)
         known = {"TIDINGS_FEEDS": ",".join(feeds), "TIDINGS_SOURCES": sources}
         return replace(self, settings=stages.settings(_TWIN, known)).with_key()
 
@@ -243,7 +245,7 @@ class DynamoDBFeed:
         Raises:
             UnknownFeed, FeedDeleted: the tables have no such feed.
         """
-        from tidings.aws.dynamodb.feeds import find_key
+        from tidings.aws.dynamodb.records import find_key
 
         if self.feed in self.settings.sources:
             return self
@@ -304,14 +306,14 @@ class DynamoDBFeed:
         log, count = self.log(), lambda metric, value: None  # the summary of a sync has the counts
         return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=count)
 
-    def profiles(self) -> DynamoDBProfiles:
-        return DynamoDBProfiles(self.client(), self.settings.control_table)
+    def profiles(self) -> ProfileStore:
+        return ProfileStore(DynamoDBRecords(self.client(), self.settings.control_table))
 
     def relays(self) -> DynamoDBRelays:
         return DynamoDBRelays(self.client(), self.settings.log_table, self.settings.control_table)
 
-    def tombstones(self) -> DynamoDBTombstones:
-        return DynamoDBTombstones(self.client(), self.settings.control_table)
+    def tombstones(self) -> TombstoneStore:
+        return TombstoneStore(DynamoDBRecords(self.client(), self.settings.control_table))
 
     def corrector(self) -> Corrector:
         reader, page_ms = self.reader(), self.settings.page_ms

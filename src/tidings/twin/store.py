@@ -19,7 +19,7 @@ from botocore.exceptions import (  # noqa: TID251 the twin acts as AWS itself
 from tidings.aws.config import deployment, twin_keys
 from tidings.aws.config.deployment import COORDINATION_TABLE
 from tidings.aws.config.settings import CoordinatorUrl
-from tidings.aws.dynamodb import profiles
+from tidings.aws.dynamodb import served
 from tidings.aws.dynamodb.relays import DynamoDBRelays
 from tidings.core.replication.source import addresses
 from tidings.twin.options import PREFIX
@@ -67,7 +67,7 @@ def create_table(client: DynamoDBClient, name: str, table: deployment.Table) -> 
 
 def publish_feeds(client: DynamoDBClient, feeds: Iterable[str], sources: Sources) -> None:
     """Store the names of all feeds and of the chained feeds, as the outputs of a stack do."""
-    item = profiles.encode_served(feeds, addresses(sources))
+    item = served.encode_served(feeds, addresses(sources))
     client.put_item(TableName=table_name("control"), Item=item)
 
 

@@ -24,8 +24,9 @@ from typing import IO
 
 from tidings.aws.config import deployment
 from tidings.aws.config.deployment import StreamSource
-from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.core.errors import Rejected
+from tidings.core.settings.profiles import ProfileStore
 from tidings.http.asgi import Message, Receive, Send
 from tidings.http.outbound.files import lock, restrict
 from tidings.server import feed_options, http_server, processes
@@ -217,7 +218,7 @@ def _prepare(url: str, options: Options, change: feed_options.Change | None) -> 
         store.free_follower_leases(client, settings.feeds)
         store.free_relays(client, settings.sources)
     if change is not None:
-        profiles = DynamoDBProfiles(client, store.table_name("control"))
+        profiles = ProfileStore(DynamoDBRecords(client, store.table_name("control")))
         feed_options.apply_change(profiles, settings.feeds, change)
 
 

@@ -238,7 +238,6 @@ def _left(host: Host, key: str) -> list[str]:
             columns = [row[1] for row in sql.execute(f"PRAGMA table_info({table})").fetchall()]
             if "feed" not in columns:
                 continue
-            where = "feed = ?" + (" AND kind != 'feed'" if table == "documents" else "")
-            if sql.execute(f"SELECT 1 FROM {table} WHERE {where} LIMIT 1", (key,)).fetchone():
+            if sql.execute(f"SELECT 1 FROM {table} WHERE feed = ? LIMIT 1", (key,)).fetchone():
                 found.append(table)
     return found

@@ -17,12 +17,12 @@ from tidings.admin import feed_command
 from tidings.admin.local import LocalAdmin, settings_json
 from tidings.admin.target import Stored
 from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
-from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.client.cli.main import main
 from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Role
 from tidings.core.auth.passwords import Verifier, hash_password
 from tidings.core.errors import WrongPassword
-from tidings.core.settings.profiles import Profile
+from tidings.core.settings.profiles import Profile, ProfileStore
 from tidings.server.command import serve
 
 FIRST, SECOND, THIRD = (
@@ -101,17 +101,17 @@ OUTPUTS = {CONTROL_OUTPUT: "control", FEEDS_OUTPUT: "main,orders"}
 
 
 @pytest.fixture
-def profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBProfiles]:
+def profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProfileStore]:
     """Yield the profiles of the stage `dev`."""
     with deployed(monkeypatch, OUTPUTS) as client:
-        yield DynamoDBProfiles(client, "control")
+        yield ProfileStore(DynamoDBRecords(client, "control"))
 
 
 def feed(*arguments: str, said: str = "", stage: str = "dev") -> Result:
     return CliRunner().invoke(main, ["feed", *arguments, "--stage", stage], input=said)
 
 
-def allows(profiles: DynamoDBProfiles, role: Role, password: str, of: str = "main") -> bool:
+def allows(profiles: ProfileStore, role: Role, password: str, of: str = "main") -> bool:
     try:
         Guard(
             profiles=profiles,
@@ -124,7 +124,7 @@ def allows(profiles: DynamoDBProfiles, role: Role, password: str, of: str = "mai
     return True
 
 
-def test_settings_are_set_one_by_one(profiles: DynamoDBProfiles) -> None:
+def test_settings_are_set_one_by_one(profiles: ProfileStore) -> None:
     """Other settings stay; the command shows the new ones."""
     assert feed("set", "--object-url", "http://api/{{id}}", "--compat", "oplog").exit_code == 0
     assert feed("set", "--leave", "on").exit_code == 0
@@ -140,7 +140,7 @@ def test_settings_are_set_one_by_one(profiles: DynamoDBProfiles) -> None:
 
 
 @pytest.mark.parametrize("said", ["a good password", "a good password\n", "a good password\r\n"])
-def test_a_password_from_stdin(profiles: DynamoDBProfiles, said: str) -> None:
+def test_a_password_from_stdin(profiles: ProfileStore, said: str) -> None:
     """Its line ending does not count; it opens its role and is nowhere in the answer."""
     done = feed("password", "read", said=said)
     assert done.exit_code == 0 and "1 of 1, set at" in done.stderr
@@ -148,7 +148,7 @@ def test_a_password_from_stdin(profiles: DynamoDBProfiles, said: str) -> None:
     assert allows(profiles, Role.READ, "a good password")
 
 
-def test_a_generated_password_is_printed_once(profiles: DynamoDBProfiles) -> None:
+def test_a_generated_password_is_printed_once(profiles: ProfileStore) -> None:
     """It is the only text on stdout, so that it can be piped."""
     text = feed("password", "ingest", "--generate", "--feed", "orders").stdout.strip()
     assert len(text) == 32
@@ -156,7 +156,7 @@ def test_a_generated_password_is_printed_once(profiles: DynamoDBProfiles) -> Non
     assert text not in feed("show", "--feed", "orders").output
 
 
-def test_a_rotation(profiles: DynamoDBProfiles) -> None:
+def test_a_rotation(profiles: ProfileStore) -> None:
     """Both passwords are valid while clients move, then only the newest, then none."""
     feed("password", "read", said="the old one")
     feed("password", "read", "--keep-old", said="the new one")
@@ -170,19 +170,19 @@ def test_a_rotation(profiles: DynamoDBProfiles) -> None:
 
 
 def test_another_operators_change_is_kept(
-    profiles: DynamoDBProfiles, monkeypatch: pytest.MonkeyPatch
+    profiles: ProfileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Made between our reading and our saving: ours is made again on top of it."""
-    original, others = DynamoDBProfiles.profile, [True]
+    original, others = ProfileStore.profile, [True]
 
-    def interrupted(self: DynamoDBProfiles, name: str) -> Profile:
+    def interrupted(self: ProfileStore, name: str) -> Profile:
         found = original(self, name)
         if others:
             others.pop()
             profiles.save(name, replace(found, compat="oplog"))
         return found
 
-    monkeypatch.setattr(DynamoDBProfiles, "profile", interrupted)
+    monkeypatch.setattr(ProfileStore, "profile", interrupted)
     assert feed("set", "--leave", "on").exit_code == 0
     assert profiles.profile("main") == Profile(compat="oplog", leave=True, version=2)
 
@@ -202,7 +202,7 @@ def test_another_operators_change_is_kept(
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(
-    profiles: DynamoDBProfiles, arguments: list[str], said: str, code: int, sentence: str
+    profiles: ProfileStore, arguments: list[str], said: str, code: int, sentence: str
 ) -> None:
     """The command changes nothing."""
     done = feed(*arguments, said=said)
@@ -211,7 +211,7 @@ def test_what_is_wrong_is_said_in_one_sentence(
 
 
 def test_the_stage_and_the_feed_of_a_context(
-    profiles: DynamoDBProfiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    profiles: ProfileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Named, or current; a context with an address has no stores, and an option replaces it."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -233,7 +233,7 @@ def test_the_stage_and_the_feed_of_a_context(
     assert "the context there has no stage" in other.stderr
 
 
-def test_a_stage_that_is_not_there(profiles: DynamoDBProfiles) -> None:
+def test_a_stage_that_is_not_there(profiles: ProfileStore) -> None:
     """The error has its name and CloudFormation's message."""
     done = feed("show", stage="prod")
     assert done.exit_code == 1
@@ -241,7 +241,7 @@ def test_a_stage_that_is_not_there(profiles: DynamoDBProfiles) -> None:
 
 
 def test_a_stage_deployed_before_there_were_profiles(
-    profiles: DynamoDBProfiles, monkeypatch: pytest.MonkeyPatch
+    profiles: ProfileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error says what to do."""
     with describing("tidings-dev", {}) as url:
@@ -250,7 +250,7 @@ def test_a_stage_deployed_before_there_were_profiles(
     assert "the stack tidings-dev has no output ControlTable; deploy it again" in done.stderr
 
 
-def test_no_twin_there(profiles: DynamoDBProfiles) -> None:
+def test_no_twin_there(profiles: ProfileStore) -> None:
     """One sentence, soon."""
     done = CliRunner().invoke(main, ["feed", "show", "--endpoint-url", "http://127.0.0.1:1"])
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)

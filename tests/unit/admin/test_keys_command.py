@@ -12,14 +12,14 @@ from click.testing import CliRunner, Result
 from tests.unit.admin.cloudformation import deployed
 from tidings.admin.local import LocalAdmin
 from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
-from tidings.aws.dynamodb.keys import DynamoDBKeys
-from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.client.cli.main import main
 from tidings.core.auth.guard import Role
-from tidings.core.auth.keys import PresentedKey, parse
+from tidings.core.auth.keys import KeyStore, PresentedKey, parse
 from tidings.core.model.feeds import HOST
 from tidings.core.model.filters import Filter
 from tidings.core.model.timestamps import to_ms
+from tidings.core.settings.profiles import ProfileStore
 from tidings.http.endpoints.keys import KeyRouter
 
 OUTPUTS = {CONTROL_OUTPUT: "control", FEEDS_OUTPUT: "main,orders"}
@@ -27,10 +27,10 @@ DAY_MS = 24 * 3600 * 1000
 
 
 @pytest.fixture
-def stored(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBKeys]:
+def stored(monkeypatch: pytest.MonkeyPatch) -> Iterator[KeyStore]:
     """Yield the keys of the stage `dev`."""
     with deployed(monkeypatch, OUTPUTS) as client:
-        yield DynamoDBKeys(client, "control")
+        yield KeyStore(DynamoDBRecords(client, "control"))
 
 
 def keys(*arguments: str) -> Result:
@@ -45,7 +45,7 @@ def created(*arguments: str) -> PresentedKey:
     return found
 
 
-def test_a_key_is_printed_once(stored: DynamoDBKeys) -> None:
+def test_a_key_is_printed_once(stored: KeyStore) -> None:
     """Alone on stdout; nothing that is stored, listed or shown afterwards holds its secret."""
     given = created("--role", "read", "--feed", "orders")
     found = stored.key("orders", given.id)
@@ -62,7 +62,7 @@ def test_a_key_is_printed_once(stored: DynamoDBKeys) -> None:
     assert given.id in told and given.secret not in told and found.digest not in told
 
 
-def test_a_key_has_what_was_asked_for(stored: DynamoDBKeys) -> None:
+def test_a_key_has_what_was_asked_for(stored: KeyStore) -> None:
     """A key has roles, a bound, an expiry, a rate, a label, and its creator."""
     words = "--role read --role ingest --type video --parent user/42 --expires 24h --rate 50"
     words += " --streams 9"
@@ -82,7 +82,7 @@ def test_a_key_has_what_was_asked_for(stored: DynamoDBKeys) -> None:
     assert to_ms(shown["expires_at"]) == pytest.approx(found.expires_ms, abs=1)
 
 
-def test_a_key_of_the_host_has_prefixes(stored: DynamoDBKeys) -> None:
+def test_a_key_of_the_host_has_prefixes(stored: KeyStore) -> None:
     """It is listed with them, and found only with --host."""
     given = created("--host", "--role", "admin", "--feeds", "team-a-", "--feeds", "test-")
     found = stored.key(HOST, given.id)
@@ -100,12 +100,12 @@ def test_a_key_of_the_host_has_prefixes(stored: DynamoDBKeys) -> None:
         ("--host --feed main", "name either a feed with --feed or the host with --host"),
     ],
 )
-def test_what_is_only_for_the_host(stored: DynamoDBKeys, words: str, said: str) -> None:
+def test_what_is_only_for_the_host(stored: KeyStore, words: str, said: str) -> None:
     done = keys("create", "--role", "read", *words.split())
     assert done.exit_code == 2 and said in done.output
 
 
-def test_a_list_is_for_people_and_for_programs(stored: DynamoDBKeys) -> None:
+def test_a_list_is_for_people_and_for_programs(stored: KeyStore) -> None:
     """A line a key; what ended is marked."""
     first = created("--role", "read", "--parent", "user/42")
     second = created("--role", "admin")
@@ -119,17 +119,17 @@ def test_a_list_is_for_people_and_for_programs(stored: DynamoDBKeys) -> None:
     assert {each["id"]: each["state"] for each in told} == {first.id: "holds", second.id: "revoked"}
 
 
-def test_a_revoked_key_is_in_the_profile(stored: DynamoDBKeys) -> None:
+def test_a_revoked_key_is_in_the_profile(stored: KeyStore) -> None:
     """The profile makes connections with this key close."""
     given = created("--role", "read")
     assert "revoked" in keys("revoke", given.id).stdout
     found = stored.key("main", given.id)
     assert found is not None and found.revoked_ms
-    profile = DynamoDBProfiles(boto3.client("dynamodb"), "control").profile("main")
+    profile = ProfileStore(DynamoDBRecords(boto3.client("dynamodb"), "control")).profile("main")
     assert [each.key for each in profile.ended] == [given.id]
 
 
-def test_a_key_is_rotated(stored: DynamoDBKeys) -> None:
+def test_a_key_is_rotated(stored: KeyStore) -> None:
     """The new one is printed, the old one names it and runs out."""
     old = created("--role", "ingest", "--parent", "user/42")
     done = keys("rotate", old.id, "--overlap", "1h", "--by", "bob")
@@ -156,7 +156,7 @@ def test_a_key_is_rotated(stored: DynamoDBKeys) -> None:
         ("create --role read --feed none", "no such feed"),
     ],
 )
-def test_what_is_wrong_is_said(stored: DynamoDBKeys, words: str, said: str) -> None:
+def test_what_is_wrong_is_said(stored: KeyStore, words: str, said: str) -> None:
     """In a sentence, and nothing is stored."""
     done = keys(*words.split())
     assert done.exit_code != 0 and said in done.output, done.output

@@ -15,13 +15,14 @@ from tests.unit.admin.cloudformation import deployed
 from tidings.admin.state_target import ignore_metric
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBLog
-from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.client.cli.main import main
 from tidings.core.archive import segments
 from tidings.core.archive.writer import Archiver
 from tidings.core.errors import Unavailable
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
+from tidings.core.settings.profiles import ProfileStore
 from tidings.http.outbound.folder_archive import FolderArchive
 
 AT = 1_763_000_000_000
@@ -78,7 +79,9 @@ def test_tables_beside_those_in_use_are_taken_up(client: Any, tmp_path: Path) ->
     assert [page.number for page in log.read("main", 0)] == [1, 2, 8]
     assert log.take("main") == 9
     assert [(span.first, span.last) for span in kept.list("main", 0, 9)] == [(1, 2), (3, 8)]
-    assert DynamoDBProfiles(client, "tidings-dev-control-2").profile("main").lost == ((3, 7),)
+    assert ProfileStore(DynamoDBRecords(client, "tidings-dev-control-2")).profile("main").lost == (
+        (3, 7),
+    )
     assert DynamoDBLog(client, "log", "control").head("main") == 0
 
 

@@ -13,12 +13,12 @@ from click.testing import CliRunner, Result
 
 from tests.contract.answering import Answer, Answering, answering
 from tests.unit.admin.cloudformation import deployed
-from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.client.address import DEFAULT_URL, socket_url
 from tidings.client.cli.main import main
 from tidings.client.cli.options import address_options
 from tidings.core.auth.passwords import hash_password
-from tidings.core.settings.profiles import Profile
+from tidings.core.settings.profiles import Profile, ProfileStore
 
 OUTPUTS = {
     "FeedUrl": "https://feed.example.org",
@@ -32,17 +32,17 @@ SALT = bytes(16)
 
 
 @pytest.fixture
-def profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBProfiles]:
+def profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProfileStore]:
     """Return the profiles of the stage `dev`, the only one of its account."""
     with deployed(monkeypatch, OUTPUTS) as client:
-        yield DynamoDBProfiles(client, "control")
+        yield ProfileStore(DynamoDBRecords(client, "control"))
 
 
 def _run(*words: str) -> Result:
     return CliRunner().invoke(main, words)
 
 
-def _passwords(profiles: DynamoDBProfiles) -> None:
+def _passwords(profiles: ProfileStore) -> None:
     stored = tuple(hash_password("correct horse", salt=SALT, now_ms=at) for at in (NEW_MS, OLD_MS))
     profiles.save("orders", replace(Profile(), read_passwords=stored, ingest_passwords=stored[1:]))
 
@@ -56,7 +56,7 @@ def test_a_stage_behind_one_address_is_asked_there(monkeypatch: pytest.MonkeyPat
     assert told["sockets_url"] == socket_url(*urls)
 
 
-def test_what_a_stage_exposes(profiles: DynamoDBProfiles) -> None:
+def test_what_a_stage_exposes(profiles: ProfileStore) -> None:
     """Its addresses and feeds, and of passwords the role and the age, never a hash."""
     _passwords(profiles)
     (told,) = map(json.loads, _run("stages", "--json").stdout.splitlines())
@@ -99,7 +99,7 @@ def test_keys_that_hold(days: str, due: bool) -> None:
     assert f"key {shop} of " in _run("stages", "dev").stdout
 
 
-def test_a_stage_for_a_person(profiles: DynamoDBProfiles) -> None:
+def test_a_stage_for_a_person(profiles: ProfileStore) -> None:
     """A stage is shown by its name; an unknown one is an error."""
     _passwords(profiles)
     shown = _run("stages", "dev", "--older-than", "99999").stdout
@@ -170,7 +170,7 @@ def _page(*groups: dict[str, Any], **others: str) -> Answer:
 
 
 @pytest.fixture
-def explorer(profiles: DynamoDBProfiles, monkeypatch: pytest.MonkeyPatch) -> Iterator[Answering]:
+def explorer(profiles: ProfileStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Answering]:
     """Cost Explorer; its script is what it answers."""
     with answering(_page()) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_COST_EXPLORER", server.url)

@@ -27,8 +27,8 @@ from tests.fakes import (
     MemoryKeys,
     MemoryKeyUsage,
     MemoryLog,
-    MemoryOperatorDocuments,
     MemoryProfiles,
+    MemoryRecords,
     MemoryRegistry,
     MemoryRelays,
     MemoryRemovedParents,
@@ -46,6 +46,7 @@ from tidings.assembly.stores import Stores
 from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, PresentedKey
+from tidings.core.changeagent.documents import OperatorDocuments
 from tidings.core.changeagent.list import Lister
 from tidings.core.effects import Runtime, discard_trace
 from tidings.core.errors import Unavailable
@@ -141,7 +142,7 @@ class Host(Assembly):
             tombstones=scene.tombstones,
             sums=scene.sums,
             tags=MemoryTags(),
-            documents=MemoryOperatorDocuments(scene.due_feeds.mark),
+            documents=OperatorDocuments(MemoryRecords(mark=scene.due_feeds.mark)),
             keys=scene.keys,
             key_usage=scene.key_usage,
             consumers=scene.consumers,
@@ -232,7 +233,9 @@ class Scene:
 
     def __post_init__(self) -> None:
         self._ids = counting(1)
-        self.log.mark = self.profiles.mark = self.consumers.mark = self.due_feeds.mark
+        self.log.mark = self.profiles.records.mark = self.consumers.records.mark = (
+            self.due_feeds.mark
+        )
         self.runtime = Runtime(
             clock=self.clock,
             steady=lambda: self.clock() + self.set_back_ms,

@@ -9,9 +9,15 @@ import pytest
 
 from tests.compat.oplog.wire import until
 from tests.unit.lake.parts import Scene
-from tidings.aws.dynamodb.feeds import DynamoDBFeeds
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.client import NamedConsumers, Poster
-from tidings.core.feeds.records import TABLES_DROPPED, TABLES_PENDING, FeedRecord, Removal
+from tidings.core.feeds.records import (
+    TABLES_DROPPED,
+    TABLES_PENDING,
+    FeedRecord,
+    FeedStore,
+    Removal,
+)
 from tidings.core.model.pages import Page
 from tidings.lake import emr, status
 from tidings.lake.warehouse import kind_of, table_names
@@ -53,7 +59,9 @@ def test_tables_of_a_deleted_feed_are_dropped(twin: Twin, scene: Scene) -> None:
     """When its other data is removed, and not before. The tables of a feed that was created at
     runtime are named by its key, so they are not those of an earlier feed of the name.
     """
-    records = DynamoDBFeeds(store.tables_client(twin.dynamodb_url), store.table_name("control"))
+    records = FeedStore(
+        DynamoDBRecords(store.tables_client(twin.dynamodb_url), store.table_name("control"))
+    )
     assert records.save(FeedRecord("made", 2))
     with Poster(twin.url, "made") as poster:
         poster.post([{"event": "update", "type": "t", "id": "x"}])

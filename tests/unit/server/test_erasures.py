@@ -23,11 +23,12 @@ from tidings.core.durable_streams import messages
 from tidings.core.durable_streams.service import StreamWriter
 from tidings.core.durable_streams.stream import Appending
 from tidings.core.erasure.entries import Entry, encode_entry
-from tidings.core.erasure.records import Erasure, Phase
+from tidings.core.erasure.records import Erasure, ErasureStore, Phase
 from tidings.core.errors import Unavailable
 from tidings.core.model.filters import Filter
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
+from tidings.core.records import RecordStore
 from tidings.server.host import Host
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.documents import Documents
@@ -210,29 +211,26 @@ def use_every_place(host: Host) -> None:
     streams(host).append(FEED, CONTINUED, Appending(b'["later"]', "application/json"))
 
 
-class _Killing:
+class _Killing(ErasureStore):
     """A store of erasures in which the job stops before it has saved a step."""
 
-    def __init__(self, store: Any, saves: int) -> None:
-        self._store, self._left, self.ended = store, saves, Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+    def __init__(self, records: RecordStore, saves: int) -> None:
+        super().__init__(records)
+        self._left, self.ended = saves, Event()
 
     def save(self, feed: str, erasure: Erasure) -> bool:
         self._left -= 1
         if self._left < 0:
             self.ended.set()
             raise Unavailable("killed")
-        saved: bool = self._store.save(feed, erasure)
-        return saved
+        return super().save(feed, erasure)
 
 
 async def _killed_again_and_again(folder: Path) -> int:
     """Erase in runs that end after a few steps, until all is erased; return the number of runs."""
     for runs in count():
         async with hosted(folder / "feed.db", folder) as (host, _):
-            store = _Killing(host.stores.erasures, saves=3)
+            store = _Killing(host.stores.records, saves=3)
             vars(host)["eraser"] = replace(host.eraser, store=store)
             if not runs:
                 await asyncio.to_thread(use_every_place, host)
@@ -257,7 +255,11 @@ def places_of(path: Path, text: str) -> set[str]:
     with closing(sqlite3.connect(path)) as sql:
         tables = sql.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         rows = [(name, row) for (name,) in tables for row in sql.execute(f"SELECT * FROM {name}")]
-    return {row[0] if name == "documents" else name for name, row in rows if text in str(row)}
+    return {
+        row[0] if name in ("documents", "records") else name
+        for name, row in rows
+        if text in str(row)
+    }
 
 
 def test_every_place_is_erased_by_a_job_that_is_killed_between_its_steps(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.contract.stores import LATER_MS
 from tests.unit.server.test_crashes import hosted
 from tests.unit.server.test_erasures import contents, holders
 from tidings.core import limits
@@ -65,7 +66,9 @@ def fill_every_table(host: Host, feed: str) -> None:
     host.appender.append_once(feed, [line_from(fields, now_ms=now_ms())], MARKER, "print")
     host.appender.append(feed, [line_from(OPERATION, now_ms=now_ms())])
     parked = Parked("i", MARKER, f"bad {MARKER}", 1)
-    change = Change(Consumer(feed, "index", parked=1), Note(1, MARKER, "x", MARKER), park=parked)
+    change = Change(
+        Consumer(feed, "index", parked=1), Note(LATER_MS, MARKER, "x", MARKER), park=parked
+    )
     assert stores.consumers.write(feed, "index", 0, change)
     KeyIssuer(stores.keys, host.profiles, now_ms).create(
         feed, given, Key("", "", frozenset({Role.READ}), label=MARKER)
@@ -115,10 +118,10 @@ async def _used_and_deleted(folder: Path) -> FeedRecord:
         assert (await http.put(path, content=b"[1]", headers=JSON)).status_code == 201
         await asyncio.to_thread(fill_every_table, host, NAME)
     with closing(sqlite3.connect(folder / "feed.db")) as sql:
-        kinds = {kind for (kind,) in sql.execute("SELECT DISTINCT kind FROM documents")}
-    assert {"consumer", "feed", "key", "notes", "parked", "profile", "upstream"} <= kinds
+        kinds = {kind for (kind,) in sql.execute("SELECT DISTINCT kind FROM records")}
+    assert {"consumer", "feed", "key", "note", "parked", "profile", "upstream"} <= kinds
     missing = {"counts", "clients", "claims", "followers", "heads", "pages", "removed_parents"}
-    missing |= {"documents", "extents", "rows", "sums", "summaries"}
+    missing |= {"documents", "records", "extents", "rows", "sums", "summaries"}
     assert missing <= {*left(folder / "feed.db", NAME)}
     assert "feed.db" in holders(folder, MARKER)
     assert any(name.endswith(".gz") for name, _ in contents(folder))

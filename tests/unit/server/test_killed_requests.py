@@ -14,7 +14,6 @@ import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +31,18 @@ from tests.unit.server.test_kills import (
     _add_keys,
     _bearer,
 )
-from tidings.core.auth.keys import KeyIssuer, PresentedKey
+from tidings.core.auth.keys import KeyIssuer, KeyStore, PresentedKey
 from tidings.core.errors import InvalidSetting
 from tidings.core.model.feeds import HOST
-from tidings.core.settings.profiles import remember_lost
+from tidings.core.settings.profiles import ProfileStore, remember_lost
 from tidings.http.router import Match, RouteTable
 from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES
 from tidings.server.host import Host, now_ms
 from tidings.server.recovery import Start
 from tidings.server.settings import Settings
 from tidings.server.sqlite.database import Database
-from tidings.server.sqlite.documents import Documents, SqliteKeys, SqliteProfiles
 from tidings.server.sqlite.log import SqliteLog
+from tidings.server.sqlite.records import SqliteRecords
 
 NAME = "orders"
 DELETE = f"/feeds/{NAME}?confirm={NAME}&force=true"
@@ -297,8 +296,8 @@ def test_a_killed_rotation_of_a_key_can_be_repeated(tmp_path: Path, overlap_ms: 
     for image in kills.images:
         revive(tmp_path / "feed.db", image)
         with contextlib.closing(Database(tmp_path / "feed.db")) as database:
-            documents = partial(Documents, database)
-            keys, profiles = SqliteKeys(documents), SqliteProfiles(documents)
+            records = SqliteRecords(database)
+            keys, profiles = KeyStore(records), ProfileStore(records)
             issuer = KeyIssuer(keys, profiles, now_ms)
             assert not all(each.ended_ms for each in keys.keys(FEED) if each.id != KEY.id)
             with contextlib.suppress(InvalidSetting):  # it has ended

@@ -11,12 +11,13 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
 from tests.compat.oplog.wire import until
 from tidings.aws.archives import open_archive
-from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.client.address import status_url
 from tidings.client.cli.status import fetch
 from tidings.client.poster import Poster
 from tidings.core.archive import segments
 from tidings.core.followers.follower import STATE
+from tidings.core.settings.profiles import ProfileStore
 from tidings.spark.reader import TidingsSource
 from tidings.sync.feed import DynamoDBFeed, on_twin
 from tidings.twin import Twin
@@ -77,7 +78,7 @@ def compacted(twin: Twin, feed: str, folder: Path, *, keeping: set[tuple[int, in
 
 def set_object_url(place: DynamoDBFeed, template: str) -> None:
     """Set the URL as `tidings feed set --object-url` does, before the feed's settings are read."""
-    profiles = DynamoDBProfiles(place.client(), place.settings.control_table)
+    profiles = ProfileStore(DynamoDBRecords(place.client(), place.settings.control_table))
     profile = profiles.profile(place.feed)
     assert profiles.save(place.feed, replace(profile, object_url=template))
 

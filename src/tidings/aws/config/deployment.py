@@ -126,7 +126,7 @@ JOB_GRANTS = _grants(log=_READ, state=_READ, control=_READ)
 # The permissions of the job that updates the lake's tables (`tidings.lake.emr`), in addition to
 # those for the archive. When it has dropped the tables of a deleted feed, it writes the feed's
 # record, and deletes the mark of the removal.
-LAKE_GRANTS = _grants(log=_READ, state=_READ, control=_READ + _PUT + _DELETE)
+LAKE_GRANTS = _grants(log=_READ, state=_READ, control=_READ + _UPDATE + _DELETE)
 
 TABLES = (
     Table("log", "TIDINGS_LOG_TABLE", "feed", ("page", "N"), "expires", stream=True),
@@ -147,7 +147,7 @@ TABLES = (
 # The table of the leader election of chained feeds, which all members of a cluster share
 # (docs/guides/CHAINING.md).
 COORDINATION_TABLE = Table("seats", "", "kind", ("name", "S"), "expires")
-COORDINATION_ACTIONS = (*_READ, *_PUT)
+COORDINATION_ACTIONS = (*_QUERY, *_UPDATE)
 
 # The permissions to append: to take a page number, store a claim and put a page. Functions that
 # serve clients also count the requests of keys with a rate, in `control`.
@@ -172,7 +172,7 @@ FUNCTIONS = (
         grants=_grants(
             log=_QUERY + _PUT,
             state=_QUERY + _BATCH_GET + _PUT,
-            control=_READ + _UPDATE + _PUT + _CHECK,
+            control=_READ + _UPDATE + _CHECK,
         ),
         invokes=("follow-state", "follow-push", "erase"),
         environment={"TIDINGS_FOLLOWER": "state"},
@@ -284,13 +284,13 @@ FUNCTIONS = (
         "administer",
         timeout_s=10,
         memory_mb=256,
-        grants=_grants(log=_QUERY, control=_READ + _PUT + _UPDATE),
+        grants=_grants(log=_QUERY, control=_READ + _UPDATE),
     ),
     Function(
         "consume",
         timeout_s=10,
         memory_mb=256,
-        grants=_grants(log=_QUERY, control=_READ + _PUT + _UPDATE + _DELETE),
+        grants=_grants(log=_QUERY, control=_READ + _UPDATE + _DELETE),
     ),
     Function(
         "supervise",
@@ -325,7 +325,7 @@ FUNCTIONS = (
             log=_QUERY + _BATCH_WRITE,
             state=_QUERY + _BATCH_WRITE,
             # A record and the mark of its removal are written in a transaction.
-            control=_READ + _SCAN + _PUT + _DELETE + _BATCH_WRITE,
+            control=_READ + _SCAN + _UPDATE + _DELETE + _BATCH_WRITE,
             connections=_GET + _DELETE + _SCAN + _BATCH_WRITE,
             outbox=_QUERY + _BATCH_WRITE,
         ),

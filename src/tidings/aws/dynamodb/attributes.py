@@ -69,6 +69,33 @@ def bytes_of(value: Mapping[str, Any]) -> bytes:
     return a2b_base64(packed) if isinstance(packed, str) else packed
 
 
+def to_attribute(value: Any) -> Value:
+    """Return a value of JSON as an attribute."""
+    match value:
+        case bool():
+            return {"BOOL": value}
+        case int():
+            return number(value)
+        case str():
+            return text(value)
+        case list():
+            return {"L": [to_attribute(each) for each in value]}
+    return {"M": {name: to_attribute(each) for name, each in value.items()}}
+
+
+def plain(attribute: Mapping[str, Any]) -> Any:
+    """Return the value of JSON that was passed to `to_attribute`."""
+    ((kind, value),) = attribute.items()
+    match kind:
+        case "N":
+            return int(value)
+        case "L":
+            return [plain(each) for each in value]
+        case "M":
+            return {name: plain(each) for name, each in value.items()}
+    return value
+
+
 def seconds(ms: int) -> int:
     """Return *ms* as whole seconds, rounded up."""
     return -(-ms // 1000)
@@ -132,19 +159,6 @@ class Layout(Generic[Kind]):
             others[field] = codec.read(item[name]) if name in item else codec.absent
         return self._make(**others)
 
-    def in_map(self) -> Codec:
-        """Return the codec of a field that has a value of this layout, stored as a map."""
-        return Codec(lambda value: {"M": self.encode(value)}, lambda value: self.decode(value["M"]))
-
-
-def tuple_codec(of: Codec) -> Codec:
-    """Return the codec of a field that is a tuple; *of* is the codec of its members."""
-    return Codec(
-        lambda values: {"L": [of.write(each) for each in values]},
-        lambda value: tuple(of.read(each) for each in value["L"]),
-        (),
-    )
-
 
 def as_text(write: Callable[[Any], str], read: Callable[[str], Any], absent: Any = None) -> Codec:
     """Return the codec of a field that is stored as text."""
@@ -155,7 +169,6 @@ TEXT = Codec(text, lambda value: value["S"], "")
 NUMBER = Codec(number, lambda value: int(value["N"]), 0)
 BINARY = Codec(lambda value: {"B": value}, bytes_of, b"", is_sparse=True)
 FLAG = Codec(lambda value: {"BOOL": value}, lambda value: value["BOOL"], absent=False)
-TEXTS = tuple_codec(TEXT)
 
 
 def head_key(feed: str) -> Item:

@@ -335,7 +335,7 @@ class DynamoDBConnections(TableStore):
     def update(self, old: Connection, new: Connection) -> bool:
         assert new.id == old.id
         item = encode_connection(replace(new, version=old.version + 1))
-        return self._table.put_over(item, old.version, may_be_new=False)
+        return self._table.put_over(item, old.version)
 
     def remove(self, connection_id: str) -> None:
         connection = self.get(connection_id)

@@ -1,10 +1,7 @@
-"""The keys of feeds, request counts and open streams, on DynamoDB, in the control table.
+"""Request counts and open streams of keys, on DynamoDB, in the control table.
 
 Each paragraph about an item begins with the kind of the item. After the colon are the item's
 partition key and its sort key.
-
-A key: `key#<feed>`, id. Only a digest of the secret is stored. A key that has ended is kept for
-`limits.KEY_KEPT_MS`, so that it can be listed.
 
 A count of requests: `keycount#<feed>`, id of the key `#` window number.
 
@@ -14,91 +11,9 @@ starts at the current time skips the streams that have expired.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from tidings.aws.dynamodb.attributes import (
-    NUMBER,
-    TEXT,
-    TEXTS,
-    Codec,
-    Item,
-    Layout,
-    expiry,
-    number,
-    number_of,
-    text,
-    text_of,
-    texts,
-)
-from tidings.aws.dynamodb.filters import FILTER
+from tidings.aws.dynamodb.attributes import Item, expiry, number, number_of, text
 from tidings.aws.dynamodb.table import TableStore
 from tidings.core import limits
-from tidings.core.auth.guard import Role
-from tidings.core.auth.keys import Key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_LAYOUT = Layout(
-    Key,
-    digest=TEXT,
-    roles=Codec(
-        lambda roles: texts(sorted(role.value for role in roles)),
-        lambda value: frozenset(Role(each["S"]) for each in value["L"]),
-        None,
-    ),
-    filter=FILTER.of("bound"),
-    until=NUMBER.sparse.of("expires_ms"),
-    rate=NUMBER.sparse,
-    streams=NUMBER.sparse,
-    revoked=NUMBER.sparse.of("revoked_ms"),
-    label=TEXT.sparse,
-    by=TEXT.sparse.of("made_by"),
-    successor=TEXT.sparse,
-    made=NUMBER.of("made_ms"),
-    version=NUMBER,
-    feeds=TEXTS.sparse,
-)
-
-
-def item_kind(feed: str) -> str:
-    return f"key#{feed}"
-
-
-def item_key(feed: str, name: str) -> Item:
-    return {"kind": text(item_kind(feed)), "name": text(name)}
-
-
-def encode(feed: str, key: Key) -> Item:
-    kept_until_ms = key.ended_ms + limits.KEY_KEPT_MS if key.ended_ms else 0
-    return {**item_key(feed, key.id), **_LAYOUT.encode(key), **expiry(kept_until_ms)}
-
-
-def decode(item: Item) -> Key:
-    return _LAYOUT.decode(item, id=text_of(item, "name"))
-
-
-class DynamoDBKeys(TableStore):
-    """Implements `KeyStore`."""
-
-    def key(self, feed: str, name: str) -> Key | None:
-        """Return the key. A read with eventual consistency has half the price.
-
-        If this read finds no key, read again with strong consistency, because the key may be new.
-        """
-        return self._read(feed, name, consistent=False) or self._read(feed, name, consistent=True)
-
-    def keys(self, feed: str) -> Iterator[Key]:
-        yield from map(decode, self._table.of_kind(item_kind(feed)))
-
-    def save(self, feed: str, key: Key) -> bool:
-        item = encode(feed, replace(key, version=key.version + 1))
-        return self._table.put_over(item, key.version, may_be_new=key.version == 0)
-
-    def _read(self, feed: str, name: str, *, consistent: bool) -> Key | None:
-        item = self._table.get(item_key(feed, name), consistent=consistent)
-        return decode(item) if item else None
 
 
 def hold_kind(feed: str, principal: str) -> str:

@@ -9,9 +9,6 @@ release with more fields can read documents of an older release. Every write is 
 
 A relay writes its pages, its document and the head of its feed in one transaction. Each item then
 costs twice as much, but a checkpoint is never saved without its pages.
-
-The password that a relay sends to its upstream: `upstream#<feed>`, `-`. It is stored unhashed,
-because the relay needs it. The table is encrypted, and no route or command returns the password.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tidings.aws.clients import ConditionFailed, translate_errors
 from tidings.aws.dynamodb.attributes import Item, head_key, number, number_of, text, text_of
 from tidings.aws.dynamodb.log import encode_page
-from tidings.aws.dynamodb.table import Table, TableStore, expressions, of_version
+from tidings.aws.dynamodb.table import Table, expressions, of_version
 from tidings.core.errors import BrokenRelay, Unavailable
 from tidings.core.replication.relay import Copy, Counts, Relay, RelayStatus, Wanted
 from tidings.core.replication.source import Role
@@ -165,19 +162,3 @@ class DynamoDBRelays:
             "Item": encode_page(feed, page_),
             **expressions(ConditionExpression="attribute_not_exists(#page)"),
         }
-
-
-def upstream_key(feed: str) -> Item:
-    return {"kind": text(f"upstream#{feed}"), "name": text("-")}
-
-
-class DynamoDBUpstreams(TableStore):
-    """The passwords that relays send to their upstreams; only relays read them."""
-
-    def password(self, feed: str) -> str:
-        """Return the password for the upstream of *feed*; "" if no password is set."""
-        return text_of(self._table.get(upstream_key(feed)) or {}, "password")
-
-    def keep(self, feed: str, password: str) -> None:
-        """Store *password* for the upstream of *feed*; with "", the relay sends no password."""
-        self._table.put({**upstream_key(feed), "password": text(password)})

@@ -2,8 +2,9 @@
 
 The items of a feed are in partitions of their own, except for those that are found by a scan: the
 connections of its clients, and in the control table all items except pages, rows and messages. The
-names of some of their partitions contain names of consumers or keys that may be removed already,
-so no query finds them. A scan reads the table once, at half a read unit for each 4 KB.
+names of some of their partitions contain names of consumers or keys that may be removed already, so
+no query finds them. The scan also finds the items of a new kind. It reads the table once, at half a
+read unit for each 4 KB.
 
 | location    | what                                                                        |
 |-------------|-----------------------------------------------------------------------------|
@@ -25,7 +26,7 @@ checks them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -53,8 +54,8 @@ if TYPE_CHECKING:
 
     from tidings.core.effects import Clock, Sleep, Spread
 
-# The kinds of items in the control table, as `KIND#FEED`, and the location that reports name.
-_KINDS = {
+# What reports call the kinds of items in the control table; other kinds have their own names.
+_LOCATIONS = {
     "head": "log",
     "floor": "log",
     "renewal": "log",
@@ -62,16 +63,19 @@ _KINDS = {
     "remembered": "state",
     "sums": "state",
     "consumer": "consumers",
+    "parked": "consumers",
+    "note": "consumers",
     "follower": "followers",
+    "due": "followers",
     "erasure": "erasures",
     "erased": "erasures",
     "tally": "counters",
     "keycount": "counters",
+    "keyhold": "counters",
     "upstream": "settings",
+    "relay": "settings",
     "sheet": "settings",
 }
-# The kinds of items in the control table as `KIND#FEED#NAME`.
-_NAMED_KINDS = {"parked": "consumers", "note": "consumers", "keyhold": "counters"}
 _LAST_KINDS = {"profile": "settings", "key": "keys"}
 
 
@@ -91,12 +95,11 @@ class _Query:
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """The items of a table that meet *condition*; *locations* are those of their kinds."""
+    """The items of a table that meet *condition*, and are not of another feed."""
 
     table: str
     condition: str
     values: Item
-    locations: Mapping[str, str]
 
 
 class DynamoDBFeedData:
@@ -161,23 +164,19 @@ class DynamoDBFeedData:
         lanes = [storage_key(key, lane) for lane in range(limits.PUSH_LANES_MAX)]
         kinds = [kind(lane) for kind in (inbox_kind, subscription_kind) for lane in lanes]
         listed, values = _listed([*kinds, registered_kind(key)])
-        return _Scan(
-            self._connections, f"#feed = :feed OR {listed}", {**values, ":feed": text(key)}, {}
-        )
+        condition = f"#feed = :feed OR {listed}"
+        return _Scan(self._connections, condition, {**values, ":feed": text(key)})
 
     def _of_control(self, key: str) -> _Scan:
-        listed, values = _listed([f"{kind}#{key}" for kind in _KINDS])
-        conditions = [listed, "(#kind = :relay AND #name = :feed)", "#feed = :feed"]
-        values |= {":relay": relay_key(key)["kind"], ":feed": text(key)}
-        for kind in _NAMED_KINDS:
-            conditions.append(f"begins_with(#kind, :{kind})")
-            values[f":{kind}"] = text(f"{kind}#{key}#")
-        return _Scan(
-            self._control,
-            " OR ".join(conditions),
-            values,
-            {**_KINDS, **_NAMED_KINDS, "relay": "settings", "due": "followers"},
-        )
+        """Return the scan for items with the feed in their partition key, or as their feed."""
+        of_relay = "(#kind = :relay AND #name = :feed)"
+        condition = f"contains(#kind, :mark) OR {of_relay} OR #feed = :feed"
+        values = {
+            ":mark": text(f"#{key}"),
+            ":relay": relay_key(key)["kind"],
+            ":feed": text(key),
+        }
+        return _Scan(self._control, condition, values)
 
     def _run(self, key: str, step: _Query | _Scan, start: str, counts: Counter[str]) -> str | None:
         """Remove the items of one request; return where to continue, None at the end."""
@@ -220,11 +219,19 @@ class DynamoDBFeedData:
         clients = [found for item in items if (found := connection_id_of(item))]
         self._spread(partial(self._disconnect, key), clients)
         others = [item for item in items if not connection_id_of(item)]
+        if step.table == self._control:
+            others = [item for item in others if not _is_kept(item, key)]
+            kinds = [text_of(item, "kind").partition("#")[0] for item in others]
+            counts.update(_LOCATIONS.get(kind, kind) for kind in kinds)
+        else:
+            counts["connections"] += len(items)
         self._batches[step.table].delete(others)
-        counts.update(
-            step.locations.get(text_of(item, "kind").partition("#")[0], "connections")
-            for item in items
-        )
+
+
+def _is_kept(item: Item, key: str) -> bool:
+    """Return True if an item that the scan has found is of another feed, or is removed last."""
+    kind, *owners = text_of(item, "kind").split("#")
+    return bool(owners) and (owners[0] != key or kind in _LAST_KINDS)
 
 
 def _listed(kinds: Sequence[str]) -> tuple[str, Item]:

@@ -47,7 +47,6 @@ from tidings.aws.effects import Threads, sleep_ms
 from tidings.core import limits
 from tidings.core.effects import Sleep
 from tidings.core.state.rows import ABSENT, NOTHING, Lines, Overwritten, Row, bucket_of
-from tidings.core.state.tombstones import Remembered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -260,45 +259,6 @@ class DynamoDBRemovedParents:
         between = "#bucket = :bucket AND #key BETWEEN :first AND :last"
         items = self._table.items(between, values, "#key, #body", Limit=limits.READ_ITEMS_MAX)
         return [decode_removed(item) for item in items]
-
-
-REMEMBERED_FIELDS = ("life_ms", "least_ms", "since_ms")
-_SET_REMEMBERED = ", ".join(f"#{name} = :{name}" for name in REMEMBERED_FIELDS)
-_REMEMBERED_IS_UNCHANGED = " AND ".join(f"#{name} = :old_{name}" for name in REMEMBERED_FIELDS)
-_NOT_REMEMBERED = f"attribute_not_exists(#{REMEMBERED_FIELDS[0]})"
-
-
-def remembered_key(feed: str) -> Item:
-    return {"kind": text(f"remembered#{feed}"), "name": text("-")}
-
-
-def _fields(remembered: Remembered, prefix: str) -> Item:
-    """Return the fields of *remembered* as values of an expression; *prefix* begins the names."""
-    return {f"{prefix}{name}": number(getattr(remembered, name)) for name in REMEMBERED_FIELDS}
-
-
-def decode_remembered(item: Item) -> Remembered:
-    return Remembered(*(number_of(item, name) for name in REMEMBERED_FIELDS))
-
-
-class DynamoDBTombstones(TableStore):
-    """Implements `TombstoneStore`."""
-
-    def remembered(self, feed: str) -> Remembered | None:
-        item = self._table.get(remembered_key(feed))
-        return decode_remembered(item) if item else None
-
-    def remember(self, feed: str, old: Remembered | None, new: Remembered) -> bool:
-        given = _fields(new, ":")
-        if old is not None:
-            given |= _fields(old, ":old_")
-        try:
-            condition = _REMEMBERED_IS_UNCHANGED if old is not None else _NOT_REMEMBERED
-            self._table.update(remembered_key(feed), f"SET {_SET_REMEMBERED}", given, condition)
-        except ConditionFailed:
-            # True if our first attempt has written the item, but its answer was lost.
-            return self.remembered(feed) == new
-        return True
 
 
 _VERSIONS = 8  # number of items; one query reads them, at most some 10 KB, for two read units

@@ -82,22 +82,14 @@ class Table:
         with translate_errors():
             return self.client.put_item(TableName=self.name, **params).get("Attributes", {})
 
-    def put_over(self, item: Item, version: int, *, may_be_new: bool) -> bool:
+    def put_over(self, item: Item, version: int) -> bool:
         """Put *item* and return True if the existing item has *version*, or else return False.
 
-        If *may_be_new* is True, also put *item* if no item exists.
-        """
-        unwritten = "attribute_not_exists(#version) OR " if may_be_new else ""
-        return self.put_once(item, f"{unwritten}#version = :version", {":version": number(version)})
-
-    def put_once(self, item: Item, condition: str, values: Item | None = None) -> bool:
-        """Put *item* and return True, or return False if *condition* does not hold.
-
-        If the answer of the first attempt is lost, botocore repeats the put, and *condition* does
-        not hold any more. Also return True then.
+        If the answer of the first attempt is lost, botocore repeats the put, and the existing item
+        is *item*. Also return True then.
         """
         try:
-            self.put(item, condition, values)
+            self.put(item, "#version = :version", {":version": number(version)})
         except ConditionFailed as failed:
             return failed.retried and failed.item == item
         return True
@@ -197,6 +189,10 @@ class TableStore:
 
     def __init__(self, client: DynamoDBClient, table: str) -> None:
         self._table = Table(client, table)
+
+    @property
+    def table(self) -> Table:
+        return self._table
 
 
 _WRITES = 25  # DynamoDB's maximum number of items in a BatchWriteItem

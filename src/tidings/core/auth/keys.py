@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.auth.guard import KEY_PREFIX as PREFIX
@@ -22,14 +22,20 @@ from tidings.core.errors import (
     InvalidFilter,
     InvalidSetting,
     OutsideKey,
-    Unavailable,
     UnknownKey,
     WrongKey,
 )
 from tidings.core.model.feeds import HOST, NAME, NAME_RULE, public_name
-from tidings.core.model.filters import EVERYTHING, Filter, validate_values
+from tidings.core.model.filters import (
+    EVERYTHING,
+    Filter,
+    from_text,
+    to_text,
+    validate_values,
+)
 from tidings.core.model.timestamps import MS_MAX
 from tidings.core.newest import Newest
+from tidings.core.records import Kind, Layout, Records, until_saved
 from tidings.core.settings.profiles import change, close
 from tidings.core.settings.values import Admission, Ended, with_ending
 
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Credential, FailedAttemptLimiter
     from tidings.core.auth.quotas import RateLimiter
     from tidings.core.effects import Clock
+    from tidings.core.records import RecordStore
     from tidings.core.settings.profiles import ProfileStore
 
 ID_CHARS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -47,9 +54,6 @@ SECRET_BYTES = 24  # 192 bits; their base64url has no padding
 _ID_RANDOM_BYTES = 16  # far more than the 62 bits of an id, so that all ids are equally likely
 _KEY = re.compile(rf"{PREFIX}(?P<id>[0-9a-z]{{{ID_LENGTH}}})_(?P<secret>[A-Za-z0-9_-]{{32}})")
 _ID = re.compile(rf"[0-9a-z]{{{ID_LENGTH}}}")
-# The number of attempts to change a key. An attempt fails if another operator saves the key within
-# the same 100 ms.
-_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +103,51 @@ class Key:
         return min(filter(None, (self.revoked_ms, self.expires_ms)), default=0)
 
 
-class KeyStore(Protocol):
-    """The keys of each feed."""
+KEYS = Kind("key")
+_LAYOUT = Layout(
+    Key,
+    {
+        "bound": "filter",
+        "expires_ms": "until",
+        "made_ms": "made",
+        "made_by": "by",
+        "revoked_ms": "revoked",
+    },
+    {
+        "roles": (
+            lambda roles: sorted(role.value for role in roles),
+            lambda names: frozenset(map(Role, names)),
+        ),
+        "bound": (to_text, from_text),
+    },
+    name="id",
+)
+
+
+class KeyStore:
+    """The keys of each feed. A key that has ended is kept for `limits.KEY_KEPT_MS`."""
+
+    def __init__(self, records: RecordStore) -> None:
+        self._records = Records(records, KEYS, _LAYOUT)
 
     def key(self, feed: str, name: str) -> Key | None:
         """Return the key with the id *name*, or None if it does not exist.
 
         A key created before the call is found. Later changes of a key are visible within a second.
         """
+        return self._records.get(feed, name, eventual=True)
 
     def keys(self, feed: str) -> Iterator[Key]:
         """Yield all keys of *feed* in the order of their ids; read them in batches."""
+        return self._records.all(feed)
 
     def save(self, feed: str, key: Key) -> bool:
         """Write *key* and return True if the stored version is `key.version`; otherwise False.
 
         The key is stored with the version `key.version + 1`. With version 0, a new key is created.
         """
+        kept_until_ms = key.ended_ms + limits.KEY_KEPT_MS if key.ended_ms else 0
+        return self._records.save(feed, key, expires_ms=kept_until_ms)
 
 
 def parse(text: str) -> PresentedKey | None:
@@ -490,14 +522,14 @@ class KeyIssuer:
         )
 
     def _change(self, feed: str, name: str, change: Callable[[Key], Key]) -> Key:
-        for _ in range(_ATTEMPTS):
+        def attempt() -> Key | None:
             wanted = change(self.find(feed, name))
             try:
-                if self.keys.save(feed, wanted):
-                    return wanted
+                return wanted if self.keys.save(feed, wanted) else None
             finally:  # also after an error, because the write may have been done
                 self.on_change(feed, name)
-        raise Unavailable(f"the key {name} kept changing; try again")
+
+        return until_saved(attempt, f"the key {name}")
 
     def _note(self, feed: str, ended: Ended) -> None:
         change(

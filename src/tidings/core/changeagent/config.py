@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from tidings.core.auth.guard import ALL, Role
-from tidings.core.changeagent.documents import CONFIGURATION, DEPLOYMENT, HEALTH, OperatorDocument
+from tidings.core.changeagent.documents import CONFIGURATION, DEPLOYMENT, HEALTH
 from tidings.core.changeagent.webhooks import (
     Hook,
     as_document,
@@ -24,6 +24,7 @@ from tidings.core.changeagent.webhooks import (
 )
 from tidings.core.errors import InvalidSetting, OutsideKey, Unavailable
 from tidings.core.model.feeds import DEFAULT_FEED, HOST, Retention
+from tidings.core.records import until_saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -211,7 +212,6 @@ class Purges:
 
 
 DOWN = "down"
-_ATTEMPTS = 3  # attempts to write; one fails if another process writes within the same 100 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,9 +273,10 @@ class Administrator:
 
     def _write(self, feed: str, name: str, change: Callable[[str], str]) -> str:
         """Apply *change* to the document; retry if another process changed it concurrently."""
-        for _ in range(_ATTEMPTS):
+
+        def attempt() -> str | None:
             current = self.operator_documents.operator_document(feed, name)
-            text = change(current.text)
-            if self.operator_documents.write(feed, name, OperatorDocument(text, current.version)):
-                return text
-        raise Unavailable(f"the document {feed}/{name} kept changing; try again")
+            made = replace(current, text=change(current.text))
+            return made.text if self.operator_documents.write(feed, name, made) else None
+
+        return until_saved(attempt, f"the document {feed}/{name}")

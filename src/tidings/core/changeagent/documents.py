@@ -6,30 +6,15 @@ A change takes effect within seconds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.records import Kind, Layout, Records
 from tidings.core.settings.profiles import Recent
 
 if TYPE_CHECKING:
     from tidings.core.effects import Clock
-
-
-class OperatorDocuments(Protocol):
-    """The store of the documents of operators, by feed and name."""
-
-    def operator_document(self, feed: str, name: str) -> OperatorDocument:
-        """Return the document, which is empty if it was never written.
-
-        The read is strongly consistent, except in `RecentDocuments`.
-        """
-
-    def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
-        """Replace the text and return True if the stored version is `operator_document.version`.
-
-        Otherwise change nothing and return False. The stored version becomes
-        `operator_document.version + 1`, so that concurrent changes cannot undo each other.
-        """
+    from tidings.core.records import RecordStore
 
 
 CONFIGURATION, USERS, HEALTH = "configuration", "users", "health"
@@ -44,8 +29,34 @@ class OperatorDocument:
     version: int = 0
 
 
-class RecentDocuments:
-    """Implements `OperatorDocuments` by caching the documents of another store.
+DOCUMENTS = Kind("operator-document", "sheet", is_due=True)
+_LAYOUT = Layout(OperatorDocument)
+
+
+class OperatorDocuments:
+    """The store of the documents of operators, by feed and name."""
+
+    def __init__(self, records: RecordStore) -> None:
+        self._records = Records(records, DOCUMENTS, _LAYOUT)
+
+    def operator_document(self, feed: str, name: str) -> OperatorDocument:
+        """Return the document, which is empty if it was never written.
+
+        The read is strongly consistent, except in `RecentDocuments`.
+        """
+        return self._records.get(feed, name) or OperatorDocument()
+
+    def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
+        """Replace the text and return True if the stored version is `operator_document.version`.
+
+        Otherwise change nothing and return False. The stored version becomes
+        `operator_document.version + 1`, so that concurrent changes cannot undo each other.
+        """
+        return self._records.save(feed, operator_document, name)
+
+
+class RecentDocuments(OperatorDocuments):
+    """Cache the documents of another store.
 
     A document is cached for `limits.DOCUMENT_AGE_MS`. Writes through this object take effect at
     once. Call `forget` after any other write.

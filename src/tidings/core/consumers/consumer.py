@@ -9,29 +9,32 @@ All functions are pure, and those that change a consumer return its next state.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.consumers import position as positions
 from tidings.core.consumers.position import join_spans, later, rank, spans_after
 from tidings.core.effects import is_ahead
 from tidings.core.errors import ConsumerHeld, FenceLost, InvalidConsumer, NothingDone
+from tidings.core.model import filters
 from tidings.core.model.cursors import Place, Replication, Since
-from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.core.model.filters import ERASURES, EVERYTHING, FIELDS, Filter
+from tidings.core.records import Kind, Layout, Records, Write, expected_version
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from tidings.core.consumers.position import Position, Spans
+    from tidings.core.records import Codec, Fields, RecordStore
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A failure of a worker. *id* is the entry that could not be written; "" if unknown."""
 
-    id: str
-    error: str
-    at_ms: int
+    id: str = ""
+    error: str = ""
+    at_ms: int = 0
     times: int = 1
 
 
@@ -102,9 +105,9 @@ class Note:
     """
 
     at_ms: int
-    who: str
-    what: str
-    why: str
+    who: str = ""
+    what: str = ""
+    why: str = ""
     id: str = ""
 
 
@@ -122,14 +125,56 @@ class Change:
     drop: tuple[str, ...] = ()
 
 
-class ConsumerStore(Protocol):
-    """The named consumers of each feed. Every read is strongly consistent."""
+CONSUMERS = Kind("consumer", is_due=True)
+PARKED, NOTES = Kind("parked"), Kind("note")
+_POSITION: Codec = (positions.encode_position, positions.read)
+
+
+class _ConsumerLayout(Layout[Consumer]):
+    """The layout of consumers. Each value of the filter is a field of its own."""
+
+    def encode(self, value: Consumer) -> dict[str, Any]:
+        values: dict[str, Any] = {**dict.fromkeys(FIELDS), **value.filter.values()}
+        return {**super().encode(value), **values, ERASURES: value.filter.erasures or None}
+
+    def decode(self, found: Fields, feed: str = "", name: str = "") -> Consumer:
+        of = filters.of({each: found.get(each) for each in FIELDS}, erasures=ERASURES in found)
+        return replace(super().decode(found, feed, name), filter=of)
+
+
+_CONSUMER = _ConsumerLayout(
+    Consumer,
+    {"until_ms": "lease_until"},
+    {
+        "position": _POSITION,
+        "sent": _POSITION,
+        "single": _POSITION,
+        "acked": (positions.encode_spans, positions.decode_spans),
+        "failure": Layout(Failure, {"at_ms": "at"}).nested,
+    },
+    feed="feed",
+    name="name",
+    without=("filter",),
+)
+_PARKED = Layout(Parked, {"at_ms": "at"}, name="id", always=("attempts",))
+_NOTE = Layout(Note, {"at_ms": "at"})
+
+
+class ConsumerStore:
+    """The named consumers of each feed. Every read is strongly consistent, except for notes."""
+
+    def __init__(self, records: RecordStore) -> None:
+        self._consumers = Records(records, CONSUMERS, _CONSUMER)
+        self._parked = Records(records, PARKED, _PARKED)
+        self._notes = Records(records, NOTES, _NOTE)
 
     def consumer(self, feed: str, name: str) -> Consumer | None:
         """Return one consumer, or None if it does not exist."""
+        return self._consumers.get(feed, name)
 
     def consumers(self, feed: str) -> Sequence[Consumer]:
         """Return all consumers of *feed*, sorted by name."""
+        return [*self._consumers.all(feed)]
 
     def write(self, feed: str, name: str, version: int, change: Change) -> bool:
         """Write *change* and return True if the stored version is *version*; otherwise False.
@@ -137,12 +182,33 @@ class ConsumerStore(Protocol):
         A consumer that does not exist has version 0. The stored consumer gets `version + 1`, even
         if *change* contains another version.
         """
+        if change.consumer is None:
+            writes = [Write(CONSUMERS, name, None, expected_version(version))]
+        else:
+            writes = [self._consumers.put(replace(change.consumer, version=version), name)]
+        note, is_new = change.note, not version
+        if note is not None:
+            at = f"{note.at_ms:014d}-{version:010d}"
+            writes.append(self._notes.put(note, at, name, note.at_ms + limits.NOTE_MS))
+        if change.park is not None:
+            writes.append(self._parked.put(change.park, of=name))
+        writes += [Write(PARKED, each, None, of=name) for each in change.drop]
+        return self._consumers.store.write(feed, writes, mark=is_new or note is not None)
 
     def parked(self, feed: str, name: str) -> Sequence[Parked]:
         """Return the parked messages, sorted by id."""
+        return [*self._parked.all(feed, name)]
+
+    def rewrite_parked(self, feed: str, name: str, parked: Parked, changed: Parked) -> bool:
+        """Replace the message *parked* with *changed*; see `RewriteStore`."""
+        write = self._parked.put(changed, of=name)._replace(expected=_PARKED.encode(parked))
+        if self._parked.store.write(feed, [write]):
+            return True
+        return self._parked.get(feed, parked.id, name) == changed
 
     def notes(self, feed: str, name: str) -> Sequence[Note]:
         """Return at most `limits.NOTES_MAX` notes, the latest first."""
+        return [*self._notes.all(feed, name, limit=limits.NOTES_MAX, newest=True)]
 
 
 def acquire(consumer: Consumer, worker: str, now_ms: int) -> Consumer:

@@ -20,12 +20,12 @@ from tidings.core.errors import (
     ConsumerExists,
     InvalidConsumer,
     NothingDone,
-    Unavailable,
     UnknownConsumer,
     UnknownParked,
 )
 from tidings.core.log.due import NEXT_SWEEP
 from tidings.core.model.feeds import NAME, NAME_RULE, public_name
+from tidings.core.records import until_saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -134,14 +134,15 @@ class ConsumerRepository:
             InvalidConsumer, UnknownConsumer: see `consumer`.
             Unavailable: other processes kept writing.
         """
-        for _ in range(limits.CONSUMER_ATTEMPTS_MAX):
+
+        def attempt() -> Consumer | None:
             stored = self.consumer(feed, name)
             made = change(stored)
-            if made == Change(stored):
-                return stored
-            if self.store.write(feed, name, stored.version, made):
+            if made == Change(stored) or self.store.write(feed, name, stored.version, made):
                 return made.consumer or stored
-        raise Unavailable(f"the consumer {public_name(feed)}/{name} kept changing; try again")
+            return None
+
+        return until_saved(attempt, f"the consumer {public_name(feed)}/{name}")
 
 
 @dataclass(frozen=True, slots=True)

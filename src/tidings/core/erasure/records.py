@@ -11,6 +11,7 @@ import json
 import re
 from dataclasses import dataclass
 from enum import Enum
+from heapq import merge
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
@@ -19,6 +20,7 @@ from tidings.core.log.due import NEXT_SWEEP, earliest
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Place
 from tidings.core.model.operations import Operation, object_key
+from tidings.core.records import Kind, Layout, Records, Write, expected_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from tidings.core.consumers.consumer import Parked
     from tidings.core.model.filters import Filter
     from tidings.core.model.pages import Page
+    from tidings.core.records import RecordStore
     from tidings.core.state.removed_parents import RemovedParents
     from tidings.core.state.rows import Row
 
@@ -199,11 +202,37 @@ def due_ms(unfinished: Sequence[Erasure]) -> int | None:
     return earliest([NEXT_SWEEP if each.is_waiting else each.until_ms for each in unfinished])
 
 
-class ErasureStore(Protocol):
-    """The records of the erasures of each feed. Every read is strongly consistent."""
+UNFINISHED = Kind("erasure", is_due=True)
+FINISHED = Kind("erasure-done", "erased")  # apart, so that the job does not read them
+_LAYOUT = Layout(
+    Erasure,
+    {
+        "object_id": "object",
+        "requested_ms": "at",
+        "as_parent": "parent",
+        "until_ms": "until",
+        "settled_ms": "settled",
+        "done_ms": "done",
+    },
+)
+
+
+class ErasureStore:
+    """The records of the erasures of each feed. Every read is strongly consistent.
+
+    The first and the last write of a record are transactions, because they depend on the records of
+    both kinds.
+    """
+
+    def __init__(self, records: RecordStore) -> None:
+        self._unfinished = Records(records, UNFINISHED, _LAYOUT)
+        self._finished = Records(records, FINISHED, _LAYOUT)
 
     def erasure(self, feed: str, erasure_id: str) -> Erasure | None:
         """Return one record, or None if it does not exist."""
+        name = sort_key(erasure_id)
+        # In this order, because a record moves from the first kind to the second.
+        return self._unfinished.get(feed, name) or self._finished.get(feed, name)
 
     def erasures(
         self, feed: str, after: str = "", limit: int = limits.ERASURES_LISTED
@@ -212,18 +241,40 @@ class ErasureStore(Protocol):
 
         Return only records after the one with the id *after*; with "", begin with the first.
         """
+        unfinished, finished = (
+            [*each.all(feed, after=sort_key(after), limit=limit)]
+            for each in (self._unfinished, self._finished)
+        )
+        # A record that was finished between the two queries is in both results.
+        moved = {each.id for each in finished}
+        left = [each for each in unfinished if each.id not in moved]
+        return list(merge(left, finished, key=lambda each: sort_key(each.id)))[:limit]
 
     def unfinished(self, feed: str) -> Sequence[Erasure]:
         """Return all records that are not in the phase DONE, in the same order.
 
         The cost must not grow with the number of records in the phase DONE.
         """
+        return [*self._unfinished.all(feed)]
 
     def save(self, feed: str, erasure: Erasure) -> bool:
         """Store *erasure* with `version + 1` and return True if the stored version is its version.
 
         Otherwise return False. A record that does not exist has version 0.
         """
+        name, is_done = sort_key(erasure.id), erasure.phase is Phase.DONE
+        records, others = self._unfinished, self._finished
+        if is_done:
+            records, others = others, records
+        write, missing = records.put(erasure, name), expected_version(0)
+        if not erasure.version:
+            writes = [write, Write(others.kind, name, {}, missing)]
+        elif is_done:
+            gone = Write(others.kind, name, None, write.expected)
+            writes = [write._replace(expected=missing), gone]
+        else:
+            writes = [write]
+        return records.store.write(feed, writes, mark=False)
 
 
 class Ledger(Protocol):

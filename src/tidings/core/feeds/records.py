@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidings.core import limits
 from tidings.core.model.feeds import key_of
+from tidings.core.records import HOST_RECORDS, Kind, Layout, Records, Write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from tidings.core.records import RecordStore
 
 LIVE, DELETING, DELETED = "live", "deleting", "deleted"
 TABLES_PENDING, TABLES_KEPT, TABLES_DROPPED = "pending", "kept", "dropped"
@@ -92,23 +95,55 @@ class FeedRecord:
         return replace(self, removals=tuple(each for each in removals if each.number not in old))
 
 
-class FeedStore(Protocol):
-    """The records of a host. A feed that is only configured has no record."""
+FEEDS, REMOVING = Kind("feed", "feeds"), Kind("feed-removal", "removing")
+_REMOVAL = Layout(
+    Removal,
+    {"deleted_ms": "deleted", "done_ms": "done"},
+    {"counts": (dict, lambda counts: tuple(sorted(counts.items())))},
+)
+_LAYOUT = Layout(
+    FeedRecord,
+    {"is_live": "live", "created_ms": "created", "deleted_ms": "deleted", "last_page": "last"},
+    {"removals": _REMOVAL.nested_tuple},
+    name="name",
+    always=("is_live",),
+)
+
+
+class FeedStore:
+    """The records of a host. A feed that is only configured has no record.
+
+    A mark of the kind `REMOVING` is written together with a record that has an unfinished removal,
+    so that a search for them does not read the others.
+    """
+
+    def __init__(self, records: RecordStore) -> None:
+        self._records = Records(records, FEEDS, _LAYOUT)
 
     def record(self, name: str) -> FeedRecord | None:
         """Return the record of *name*, strongly consistent."""
+        return self._records.get(HOST_RECORDS, name)
 
     def records(self, after: str = "", limit: int = limits.FEEDS_LISTED) -> Sequence[FeedRecord]:
         """Return at most *limit* records of names above *after*, ordered by name."""
+        return [*self._records.all(HOST_RECORDS, after=after, limit=limit)]
 
     def unfinished(self) -> Sequence[FeedRecord]:
         """Return the records with a removal that is not done; an idle host pays one small read."""
+        marks = self._records.store.query(HOST_RECORDS, REMOVING)
+        records = (self.record(mark.name) for mark in marks)
+        return [record for record in records if record is not None and record.unfinished]
 
     def save(self, record: FeedRecord) -> bool:
         """Write *record* if the stored version is `record.version`; return False otherwise.
 
         The new stored version is `record.version + 1`. A record that does not exist has version 0.
         """
+        writes = [self._records.put(record)]
+        if record.removals:
+            mark = {"number": record.number} if record.unfinished else None
+            writes.append(Write(REMOVING, record.name, mark))
+        return self._records.store.write(HOST_RECORDS, writes)
 
 
 class Removed(NamedTuple):

@@ -18,12 +18,12 @@ from tidings.core.errors import (
     FeedInUse,
     InvalidFeed,
     TooManyRequests,
-    Unavailable,
     UnknownFeed,
 )
 from tidings.core.feeds.records import TABLES_KEPT, TABLES_PENDING, FeedRecord, Removal
 from tidings.core.model.feeds import HOST, check_name
 from tidings.core.model.pages import jump
+from tidings.core.records import until_saved
 from tidings.core.settings.documents import settings_of
 from tidings.core.settings.profiles import Profile, change, possible, validate, with_lost
 
@@ -41,7 +41,6 @@ from tidings.core.settings.profiles import ProfileStore
 ProfileChange = Callable[[Profile], Profile]
 # Returns what uses the feed with a key, for example `the consumer billing`, ordered.
 Users = Callable[[str], Sequence[str]]
-_ATTEMPTS = 5  # attempts to write a record; one fails if another request changes it concurrently
 
 
 def keep(profile: Profile) -> Profile:
@@ -97,7 +96,8 @@ class Feeds:
             Unavailable: a store does not answer; the feed may exist. Repeat the request.
         """
         check_name(name)
-        for _ in range(_ATTEMPTS):
+
+        def attempt() -> tuple[FeedRecord, bool] | None:
             record = self.directory.fresh(name)
             if record is not None and record.is_live:
                 if only_new:
@@ -109,7 +109,9 @@ class Feeds:
             if created is not None:
                 self.on_created(created.key)
                 return created, True
-        raise _contended(name)
+            return None
+
+        return until_saved(attempt, f"the record of the feed {name}")
 
     def show(self, name: str) -> FeedRecord:
         """Return the record of *name*, also of a deleted feed.
@@ -141,7 +143,8 @@ class Feeds:
             FeedInUse: the feed is used; the message names the users.
             Unavailable: a store does not answer; the feed may be deleted. Repeat the request.
         """
-        for _ in range(_ATTEMPTS):
+
+        def attempt() -> FeedRecord | None:
             record = self.show(name)
             if confirm != name:
                 rule = "must repeat the name of the feed, because a deletion cannot be undone"
@@ -153,7 +156,9 @@ class Feeds:
             if self._save(deleted):
                 self.on_deleted(record.key)
                 return replace(deleted, version=record.version + 1)
-        raise _contended(name)
+            return None
+
+        return until_saved(attempt, f"the record of the feed {name}")
 
     def _deleted(self, record: FeedRecord, *, tables: bool, by: str) -> FeedRecord:
         now = self.clock()
@@ -268,7 +273,3 @@ def jump_end(last_page: int) -> int:
     feed while its cached record is valid; readers may then know higher numbers than *last_page*.
     """
     return last_page + possible(last_page, limits.FEED_AGE_MS + limits.CREATE_MARGIN_MS) + 1
-
-
-def _contended(name: str) -> Unavailable:
-    return Unavailable(f"the record of the feed {name} kept changing; try again")

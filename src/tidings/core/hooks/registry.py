@@ -11,7 +11,6 @@ from tidings.core import limits
 from tidings.core.consumers import position
 from tidings.core.consumers.consumer import Consumer
 from tidings.core.consumers.service import check_name
-from tidings.core.errors import Unavailable
 from tidings.core.hooks.webhook import (
     InvalidWebhook,
     Secret,
@@ -23,6 +22,7 @@ from tidings.core.hooks.webhook import (
     webhook_from,
 )
 from tidings.core.model.feeds import public_name
+from tidings.core.records import until_saved
 
 if TYPE_CHECKING:
     from tidings.core.changeagent.documents import OperatorDocuments
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from tidings.core.model.filters import Filter
 
 _DOCUMENT = "webhooks"
-_ATTEMPTS = 3  # attempts to write; one fails if another process writes within the same 100 ms
 Named = Mapping[str, Webhook]
 
 
@@ -60,12 +59,14 @@ class Registry:
         Raises:
             Unavailable: other processes kept writing.
         """
-        for _ in range(_ATTEMPTS):
+
+        def attempt() -> Named | None:
             current = self.documents.operator_document(feed, _DOCUMENT)
             made = change(_parse(current.text))
-            if self.documents.write(feed, _DOCUMENT, replace(current, text=_encode(made))):
-                return made
-        raise Unavailable(f"the webhooks of {public_name(feed)} kept changing; try again")
+            changed = replace(current, text=_encode(made))
+            return made if self.documents.write(feed, _DOCUMENT, changed) else None
+
+        return until_saved(attempt, f"the webhooks of {public_name(feed)}")
 
 
 @dataclass(frozen=True, slots=True)

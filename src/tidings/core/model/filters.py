@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.errors import InvalidFilter, Rejected
@@ -128,6 +128,31 @@ class Filter:
 
 EVERYTHING, NOTHING = Filter(), Filter(types=frozenset())
 LEAVERS = Filter(types=frozenset(), leave=True)  # this filter matches nothing, see `Pusher`
+
+
+def to_text(filter_: Filter) -> str:
+    """Return *filter_* as it is stored: JSON in ASCII, so that it can contain any string."""
+    fields: dict[str, Any] = {**filter_.values()}
+    if filter_.leave:
+        fields["leave"] = True
+    if filter_.erasures:
+        fields["erasures"] = True
+    if filter_.redacted:
+        fields["veiled"] = True
+    if filter_.kinds is not None:
+        fields["kinds"] = sorted(filter_.kinds)
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def from_text(text: str) -> Filter:
+    """Return the filter that was passed to `to_text`."""
+    fields = json.loads(text)
+    leave, redacted = fields.pop("leave", False), fields.pop("veiled", False)
+    erasures = fields.pop("erasures", False)
+    if "kinds" in fields:
+        fields["kinds"] = map(tuple, fields["kinds"])
+    sets = {name: frozenset(values) for name, values in fields.items()}
+    return Filter(**sets, leave=leave, redacted=redacted, erasures=erasures)
 
 
 def wanting(

@@ -10,17 +10,19 @@ because each member writes only its own log, and only the pages that follow its 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.effects import is_ahead
 from tidings.core.errors import Unavailable
+from tidings.core.records import Kind, Layout, Records, enum_codec
 from tidings.core.replication.source import Role, hash_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tidings.core.effects import Clock, Count
+    from tidings.core.records import RecordStore
     from tidings.core.replication.relay import Relay
     from tidings.core.replication.source import Source
 
@@ -63,27 +65,54 @@ class Member:
         return is_ahead(self.heard_ms + limits.MEMBER_MS, now_ms, limits.MEMBER_MS)
 
 
-class Coordinator(Protocol):
-    """A store of the leader leases and the members of clusters.
+LEASES, MEMBERS = Kind("leader-lease", "seat"), Kind("member")
+_LEASE = Layout(
+    LeaderLease,
+    {"until_ms": "until"},
+    {"number": (lambda number: f"{number:03d}", int)},
+    feed="cluster",
+    name="number",
+    always=("term", "until_ms"),
+)
+_MEMBER = Layout(
+    Member, {"heard_ms": "heard"}, {"role": enum_codec(Role)}, feed="cluster", name="address"
+)
 
-    Each method raises:
+
+class Coordinator:
+    """A store of the leader leases and the members of clusters, in the place of feeds.
+
+    Leases are kept forever, because their terms must not restart. Each method raises:
         Unavailable: the store did not answer.
     """
 
+    def __init__(self, records: RecordStore) -> None:
+        self._leases = Records(records, LEASES, _LEASE)
+        self._members = Records(records, MEMBERS, _MEMBER)
+
     def leases(self, cluster: str) -> Sequence[LeaderLease]:
         """Return the leases that were ever taken, in order of `number`, strongly consistent."""
+        return [*self._leases.all(cluster)]
 
     def take(self, before: LeaderLease, after: LeaderLease) -> bool:
         """Replace *before* by *after* if the stored term and time are those of *before*.
 
         Return True if *before* was replaced.
         """
+        expected = (
+            {"term": before.term, "until": before.until_ms} if before.term else {"term": None}
+        )
+        write = self._leases.put(after)._replace(expected=expected)
+        return self._leases.store.write(after.cluster, [write])
 
     def announce(self, member: Member) -> None:
         """Store *member*."""
+        until_ms = member.heard_ms + limits.MEMBER_KEPT_MS
+        self._members.save(member.cluster, member, expires_ms=until_ms)
 
     def members(self, cluster: str) -> Sequence[Member]:
         """Return the announced members in the order of their addresses."""
+        return [*self._members.all(cluster)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidings.core import limits
 from tidings.core.effects import has_passed, is_ahead
 from tidings.core.model.cursors import PAGE_END, Place
+from tidings.core.records import Kind, Write
 from tidings.core.replication.source import Role
 from tidings.core.settings.profiles import Lost, merge_lost
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock
     from tidings.core.model.cursors import Place
     from tidings.core.model.pages import Page
+    from tidings.core.records import RecordStore
     from tidings.core.replication.wire import UpstreamStatus
     from tidings.core.settings.profiles import Lost
 
@@ -50,6 +52,28 @@ class RelayStore(Protocol):
         and *before*. If a page with the number of one of *pages* exists, write nothing and return
         False.
         """
+
+
+UPSTREAMS = Kind("upstream")
+
+
+class RelayPasswords:
+    """The passwords that relays send to their upstreams.
+
+    They are stored unhashed, because the relays need them. No route or command returns them.
+    """
+
+    def __init__(self, records: RecordStore) -> None:
+        self._records = records
+
+    def password(self, feed: str) -> str:
+        """Return the password for the upstream of *feed*; "" if it is not set."""
+        found = self._records.get(feed, UPSTREAMS)
+        return found.fields["password"] if found else ""
+
+    def keep(self, feed: str, password: str) -> None:
+        """Store *password*. If *password* is "", no password is sent from then on."""
+        self._records.write(feed, [Write(UPSTREAMS, "", {"password": password})])
 
 
 RELAY = "relay"  # the wake-up name of the function that copies chained feeds

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, InvalidSetting, TidingsError, Unavailable
 from tidings.core.model.cursors import Place, Replication
 from tidings.core.model.feeds import HOST, Retention, public_name
 from tidings.core.newest import Newest
-from tidings.core.settings.values import Resource, check_all, may_be_forgotten
+from tidings.core.records import Kind, Layout, Records, tuple_codec, until_saved
+from tidings.core.settings.values import Ended, Resource, check_all, may_be_forgotten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock
     from tidings.core.model.cursors import Cursor
     from tidings.core.model.feeds import FeedNames
-    from tidings.core.settings.values import Admission, Ended, Endings
+    from tidings.core.records import RecordStore
+    from tidings.core.settings.values import Admission, Endings
 
 
 Lost = tuple[int, int]  # the first and the last page that a restore or promotion lost
@@ -37,9 +39,6 @@ OPLOG = "oplog"
 COMPATS = ("", OPLOG)
 _PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}")
 _PLACEHOLDERS = {"type", "id"}
-# Maximum number of attempts. An attempt fails if another operator saves the profile within about
-# 100 ms.
-_ATTEMPTS = 5
 
 K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
@@ -89,17 +88,47 @@ class Profile:
         return self.closed or bool(self.read_passwords or self.ingest_passwords)
 
 
-class ProfileStore(Protocol):
+PROFILES = Kind("profile", is_due=True)
+_LAYOUT = Layout(
+    Profile,
+    {
+        "read_passwords": "read",
+        "ingest_passwords": "ingest",
+        "max_age_s": "max_age",
+        "forget_after_days": "forget_after",
+    },
+    {
+        "resources": Layout(Resource, codecs={"subs": (list, tuple)}).nested_tuple,
+        # As text at half the size of a mapping: a profile may have a thousand endings.
+        "ended": tuple_codec(
+            (
+                lambda ended: f"{ended.key} {ended.noted_ms} {ended.from_ms}",
+                lambda text: Ended(text.split()[0], *map(int, text.split()[1:])),
+            )
+        ),
+        "lost": tuple_codec(
+            (lambda lost: f"{lost[0]}-{lost[1]}", lambda text: tuple(map(int, text.split("-"))))
+        ),
+    },
+)
+
+
+class ProfileStore:
     """The profile of each feed."""
+
+    def __init__(self, records: RecordStore) -> None:
+        self._records = Records(records, PROFILES, _LAYOUT)
 
     def profile(self, feed: str) -> Profile:
         """Return the stored profile, or the default profile, strongly consistent."""
+        return self._records.get(feed) or Profile()
 
     def save(self, feed: str, profile: Profile) -> bool:
         """Replace the profile if the stored version is `profile.version`; return False otherwise.
 
         The new stored version is `profile.version + 1`, so that concurrent changes are not lost.
         """
+        return self._records.save(feed, profile)
 
 
 def check_object_url(template: str) -> str:
@@ -177,11 +206,6 @@ def validate(profile: Profile) -> Profile:
     return profile
 
 
-def next_version(profile: Profile) -> Profile:
-    """Return *profile* as it is stored, with the next version."""
-    return replace(profile, version=profile.version + 1)
-
-
 def endings_of(*profiles: Profile) -> Endings:
     """Return the keys that ended recently, by the profiles of a feed and of its host."""
     endings: dict[str, int] = {}
@@ -208,12 +232,13 @@ def change(profiles: ProfileStore, feed: str, make: Callable[[Profile], Profile]
     Raises:
         Unavailable: other processes saved the profile at each attempt.
     """
-    for _ in range(_ATTEMPTS):
+
+    def attempt() -> bool | None:
         profile = profiles.profile(feed)
         changed = make(profile)
-        if changed == profile or profiles.save(feed, changed):
-            return
-    raise Unavailable(f"the profile of {public_name(feed)} kept changing; try again")
+        return changed == profile or profiles.save(feed, changed) or None
+
+    until_saved(attempt, f"the profile of {public_name(feed)}")
 
 
 def close(profiles: ProfileStore, feed: str) -> None:
@@ -312,7 +337,7 @@ class Recent(Generic[K, V]):
         self._known.pop(key, None)
 
 
-class RecentProfiles:
+class RecentProfiles(ProfileStore):
     """A cache of another `ProfileStore`, for `limits.PROFILE_AGE_MS`.
 
     A profile saved through this class takes effect at once; call `forget` after any other write.

@@ -9,13 +9,13 @@ of earlier tombstones. Readers use that record and never their own settings.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.errors import Unavailable
+from tidings.core.records import Kind, Layout, Records, until_saved
 
-# Maximum number of attempts. Attempts rarely fail, because writers of tombstones hold a lease.
-_ATTEMPTS = 3
+if TYPE_CHECKING:
+    from tidings.core.records import RecordStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,25 @@ class Remembered:
         return Remembered(life_ms, least_ms, now_ms + limits.CLOCK_SKEW_MS_MAX)
 
 
-class TombstoneStore(Protocol):
+REMEMBERED = Kind("tombstones", "remembered")
+_LAYOUT = Layout(Remembered)
+
+
+class TombstoneStore:
     """A store of the `Remembered` record of each feed."""
+
+    def __init__(self, records: RecordStore) -> None:
+        self._records = Records(records, REMEMBERED, _LAYOUT)
 
     def remembered(self, feed: str) -> Remembered | None:
         """Return the stored record, or None if nothing was recorded."""
+        return self._records.get(feed)
 
     def remember(self, feed: str, old: Remembered | None, new: Remembered) -> bool:
         """Replace *old* by *new*; return False if another record is stored."""
+        expected = _LAYOUT.encode(old) if old is not None else {"life_ms": None}
+        write = self._records.put(new)._replace(expected=expected)
+        return self._records.store.write(feed, [write])
 
 
 def default_record(now_ms: int) -> Remembered:
@@ -71,7 +82,8 @@ def note(store: TombstoneStore, feed: str, life_ms: int, now_ms: int, *, first: 
     Raises:
         Unavailable: other processes changed the record at each attempt.
     """
-    for _ in range(_ATTEMPTS):
+
+    def attempt() -> Remembered | None:
         old = store.remembered(feed)
         if old is not None and old.life_ms == life_ms:
             return old
@@ -79,9 +91,9 @@ def note(store: TombstoneStore, feed: str, life_ms: int, now_ms: int, *, first: 
             new = Remembered(life_ms, life_ms, 0)
         else:
             new = (old or default_record(now_ms)).then(life_ms, now_ms)
-        if store.remember(feed, old, new):
-            return new
-    raise Unavailable(f"{feed}: the lifetime of tombstones kept changing; try again")
+        return new if store.remember(feed, old, new) else None
+
+    return until_saved(attempt, f"{feed}: the lifetime of tombstones")
 
 
 def note_copied(store: TombstoneStore, feed: str, life_ms: int, now_ms: int) -> None:
@@ -95,10 +107,10 @@ def note_copied(store: TombstoneStore, feed: str, life_ms: int, now_ms: int) -> 
     """
     least_ms = min(life_ms, limits.TOMBSTONE_MS_MIN)
     new = Remembered(life_ms, least_ms, now_ms + limits.CLOCK_SKEW_MS_MAX)
-    for _ in range(_ATTEMPTS):
-        if store.remember(feed, store.remembered(feed), new):
-            return
-    raise Unavailable(f"{feed}: the lifetime of tombstones kept changing; try again")
+    until_saved(
+        lambda: store.remember(feed, store.remembered(feed), new) or None,
+        f"{feed}: the lifetime of tombstones",
+    )
 
 
 def forgotten(since_s: int, known_since_ms: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tidings.core import limits
 from tidings.core.auth.guard import ADMIN, ALL, READ_ALL, Role
@@ -25,22 +25,13 @@ from tidings.http.wire import Call, EntryId, Example, Fields, Given, Kind, Time
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed, Guard
     from tidings.core.replication.admin import RelayControl
+    from tidings.core.replication.relay import RelayPasswords
     from tidings.core.replication.source import Sources
     from tidings.http.wire import Declared
 
 _RELAY = "/feeds/{feed}/relay"
 _FORBIDDEN = 403
 _ERRORS = (InvalidRelay, NotChained, NothingDone)
-
-
-class RelayPasswords(Protocol):
-    """The passwords that relays send to their upstreams."""
-
-    def password(self, feed: str) -> str:
-        """Return the password for the upstream of *feed*; "" if it is not set."""
-
-    def keep(self, feed: str, password: str) -> None:
-        """Store *password*. If *password* is "", no password is sent from then on."""
 
 
 def _parse_password(value: Any, name: str) -> str:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from tidings.core.errors import Unavailable
 from tidings.http.outbound.files import lock, publish
 from tidings.server.loop_guard import LoopWouldBlock, check_may_block
+from tidings.server.sqlite.conversion import convert
 from tidings.server.sqlite.storage import (
     IN_USE,
     SIZES_UNKNOWN,
@@ -99,6 +100,15 @@ MIGRATIONS = (
     CREATE INDEX webhooks ON documents (feed)
         WHERE kind = 'operator-document' AND name = 'webhooks';
     """,
+    # Records replace documents; `conversion` moves them.
+    """
+    CREATE TABLE records (
+        kind TEXT, feed TEXT, owner TEXT, name TEXT, body TEXT, expires_ms INTEGER,
+        PRIMARY KEY (kind, feed, owner, name)) WITHOUT ROWID;
+    DROP INDEX webhooks;
+    CREATE INDEX webhooks ON records (feed)
+        WHERE kind = 'operator-document' AND name = 'webhooks';
+    """,
 )
 _CREATED = re.compile(r"CREATE TABLE (\w+)")
 # The tables with rows that expire at `expires_ms` (0: never), each with its primary key and with a
@@ -116,6 +126,7 @@ _EXPIRING = {
     "removed_parents": ("feed, page", "true"),
     "summaries": ("feed, last", "true"),
     "claims": ("feed, key", "true"),
+    "records": ("kind, feed, owner, name", "true"),
 }
 _GIVEN_UP = "the database aborted a transaction"
 # The size of the cache of database pages. Rows of the state are at random places of the file, and a
@@ -167,9 +178,8 @@ class CommitSteps:
     rows. *count* is called with a feed and the number of its new operations or sent events.
 
     The others are called when the transaction is on disk. Before another transaction begins:
-    *record* with the pages, *feeds_changed* if a feed was created or deleted, *document_changed*
-    with the feed and the kind of each changed document that the sweep takes into account. Then
-    *committed* with the pages, in the committing thread.
+    *record* with the pages, *record_changed* with the feed and the kind of each changed record.
+    Then *committed* with the pages, in the committing thread.
     """
 
     submit: Callable[[Callable[[], Any]], Any] | None
@@ -177,8 +187,7 @@ class CommitSteps:
     write_more: Callable[[Pages], object]
     count: Callable[..., object]
     record: Callable[[Pages], object]
-    feeds_changed: Callable[[], object]
-    document_changed: Callable[[str, str], object]
+    record_changed: Callable[[str, str], object]
     committed: Callable[[Pages], object]
 
 
@@ -186,7 +195,7 @@ def _nothing(*_: object, **counts: int) -> None:
     """Do nothing; a step of a database that no server has opened."""
 
 
-NO_STEPS = CommitSteps(None, *[_nothing] * 7)
+NO_STEPS = CommitSteps(None, *[_nothing] * 6)
 
 
 class Database:
@@ -469,9 +478,9 @@ class Database:
         self._changed.add(feed)
 
     def changed_document(self, feed: str, kind: str) -> None:
-        """Do the same for a document; call *document_changed* once the transaction is on disk."""
+        """Do the same for a document; call *record_changed* once the transaction is on disk."""
         self.changed(feed)
-        self.on_commit(lambda: self.steps.document_changed(feed, kind))
+        self.on_commit(lambda: self.steps.record_changed(feed, kind))
 
     def has_changed(self, feed: str) -> bool:
         """Return True if this transaction has changed *feed*; see `changed`."""
@@ -673,6 +682,9 @@ class Database:
             self._connection.executescript(
                 f"BEGIN;{statements};PRAGMA user_version = {number};COMMIT;"
             )
+        self._connection.execute("BEGIN IMMEDIATE")
+        convert(self._connection)
+        self._connection.execute("COMMIT")
 
 
 def _lock_file(path: Path) -> int:

@@ -24,7 +24,7 @@ WHERE d.at_ms = 0 AND h.page > coalesce(f.checkpoint, 0) ORDER BY h.feed
 """
 _ERASING = """
 SELECT feed FROM due WHERE at_ms <= ? AND EXISTS (
-    SELECT 1 FROM documents AS e WHERE e.kind = 'erasure' AND e.feed = due.feed) ORDER BY feed
+    SELECT 1 FROM records AS e WHERE e.kind = 'erasure' AND e.feed = due.feed) ORDER BY feed
 """
 _OTHER_LAGS = """
 SELECT f.name, sum(max(h.page - f.checkpoint, 0))

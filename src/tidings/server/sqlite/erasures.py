@@ -18,10 +18,9 @@ from tidings.server.sqlite.documents import Documents
 if TYPE_CHECKING:
     import sqlite3
 
-    from tidings.core.consumers.consumer import Parked
+    from tidings.core.consumers.consumer import ConsumerStore, Parked
     from tidings.core.model.pages import Page
     from tidings.core.state.removed_parents import RemovedParents
-    from tidings.server.sqlite.documents import SqliteConsumers
 
 log = logging.getLogger(__name__)
 # The free pages that one transaction overwrites: 1 MB, in some 2 ms.
@@ -32,7 +31,7 @@ _OVERHEAD = 4  # bytes of an overflow page that are not content
 class SqliteRewrites:
     """Implements `RewriteStore`."""
 
-    def __init__(self, database: Database, consumers: SqliteConsumers) -> None:
+    def __init__(self, database: Database, consumers: ConsumerStore) -> None:
         self._database, self._consumers = database, consumers
 
     @in_transaction

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from tidings.server.sqlite.log import SqliteFollowers
 
 BYTES_TOGETHER = 1024 * 1024  # bytes of pages deleted in one transaction, in some 2 ms
-_DOCUMENTS = "documents"
-_KEPT = ("feed", "feed-removal")  # kinds of documents with a name, not a key, as `feed`
+_OF_KINDS = ("documents", "records")  # tables with the kind of each row
 
 
 class SqliteFeedData:
@@ -56,15 +55,15 @@ class SqliteFeedData:
         """Delete rows of *key* in one transaction; return what was deleted, by location."""
         if not self._has_rows(table, key):
             return ()  # the second pass usually writes nothing
-        if table == _DOCUMENTS:
-            return self._delete_documents(key)
+        if table in _OF_KINDS:
+            return self._delete_kinds(table, key)
         count = self._delete_pages(key) if table == "pages" else self._delete_rows(table, key)
         return [(table, count)] if count else []
 
     def _has_rows(self, table: str, key: str) -> bool:
         with self._database.reading() as sql:
-            if table == _DOCUMENTS:
-                return any(_documents_of(sql, key))
+            if table in _OF_KINDS:
+                return any(_kinds_of(sql, table, key))
             found = sql.execute(f"SELECT 1 FROM {table} WHERE feed = ? LIMIT 1", (key,))
             return found.fetchone() is not None
 
@@ -86,22 +85,26 @@ class SqliteFeedData:
         return sql.execute(delete, (key, DELETED_TOGETHER)).rowcount
 
     @in_transaction
-    def _delete_documents(self, sql: sqlite3.Connection, key: str) -> Sequence[tuple[str, int]]:
-        """Delete the documents of *key*, of which a feed has few."""
-        deleted = [*_documents_of(sql, key)]
-        for kind, _ in deleted:
-            sql.execute("DELETE FROM documents WHERE kind = ? AND feed = ?", (kind, key))
-        return deleted
+    def _delete_kinds(
+        self, sql: sqlite3.Connection, table: str, key: str
+    ) -> Sequence[tuple[str, int]]:
+        """Delete some documents or records of *key*, of one kind; return their kind and number."""
+        for kind in _kinds_of(sql, table, key):
+            columns = ", ".join(_primary_key(sql, table))
+            some = f"SELECT {columns} FROM {table} WHERE kind = ? AND feed = ? LIMIT ?"
+            delete = f"DELETE FROM {table} WHERE ({columns}) IN ({some})"
+            deleted = sql.execute(delete, (kind, key, DELETED_TOGETHER)).rowcount
+            return [(kind, deleted)]
+        return []
 
 
-def _documents_of(sql: sqlite3.Connection, key: str) -> Iterator[tuple[str, int]]:
-    """Yield the kinds of the documents of *key* with their numbers."""
-    kind, following = "", "SELECT min(kind) FROM documents WHERE kind > ?"
+def _kinds_of(sql: sqlite3.Connection, table: str, key: str) -> Iterator[str]:
+    """Yield the kinds of the documents or records of *key*."""
+    kind, following = "", f"SELECT min(kind) FROM {table} WHERE kind > ?"
+    found = f"SELECT 1 FROM {table} WHERE kind = ? AND feed = ? LIMIT 1"
     while kind := sql.execute(following, (kind,)).fetchone()[0] or "":
-        counted = "SELECT count(*) FROM documents WHERE kind = ? AND feed = ?"
-        (count,) = sql.execute(counted, (kind, key)).fetchone()
-        if count and kind not in _KEPT:
-            yield kind, count
+        if sql.execute(found, (kind, key)).fetchone():
+            yield kind
 
 
 def _primary_key(sql: sqlite3.Connection, table: str) -> list[str]:

@@ -11,7 +11,6 @@ from tidings.core.state.removed_parents import RemovedParents
 from tidings.core.state.rows import ABSENT, NOTHING, Lines, Overwritten, Row, bucket_of
 from tidings.core.state.sums import Sums
 from tidings.server.sqlite.database import Database, in_transaction
-from tidings.server.sqlite.documents import Documents
 
 if TYPE_CHECKING:
     import sqlite3
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tidings.core.state.rows import Difference
-    from tidings.core.state.tombstones import Remembered
 
 _ROW = "key, page, slot, at_ms, line, expires_ms"  # columns in the order of the fields of `Row`
 _WRITE = """
@@ -229,24 +227,3 @@ class SqliteTags:
         with self._database.reading() as sql:
             row = sql.execute("SELECT max(last) FROM summaries WHERE feed = ?", (feed,))
             return row.fetchone()[0] or 0
-
-
-class SqliteTombstones:
-    """Implements `TombstoneStore`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._documents = Documents(database, "tombstones")
-
-    def remembered(self, feed: str) -> Remembered | None:
-        remembered: Remembered | None = self._documents.get(feed)
-        return remembered
-
-    @in_transaction
-    def remember(
-        self, _: sqlite3.Connection, feed: str, old: Remembered | None, new: Remembered
-    ) -> bool:
-        if self.remembered(feed) != old:
-            return False
-        self._documents.put(feed, "", new)
-        return True

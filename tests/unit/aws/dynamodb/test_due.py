@@ -12,9 +12,10 @@ from tests.contract.stores import client_in, emulated
 from tidings.aws.dynamodb.attributes import head_key
 from tidings.aws.dynamodb.due import DynamoDBDueFeeds, due_key, wake
 from tidings.aws.dynamodb.log import DynamoDBLog
-from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.aws.dynamodb.table import Table
 from tidings.core.log.due import Due
+from tidings.core.settings.profiles import ProfileStore
 
 NOW = 1_764_000_000_000
 FEEDS_MANY = 1_000
@@ -128,7 +129,7 @@ def test_a_late_writer_does_not_end_a_later_rest(
 def test_a_change_of_the_profile_marks_its_feed(
     client: DynamoDBClient, store: DynamoDBDueFeeds
 ) -> None:
-    profiles = DynamoDBProfiles(client, "control")
+    profiles = ProfileStore(DynamoDBRecords(client, "control"))
     assert profiles.save("main", profiles.profile("main"))
     (due,) = store.due(NOW)
     assert profiles.save("main", profiles.profile("main"))

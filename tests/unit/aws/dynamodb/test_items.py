@@ -14,12 +14,11 @@ from tidings.aws.dynamodb import (
     counters,
     followers,
     log,
-    profiles,
+    served,
     state,
     tags,
 )
 from tidings.core import limits, tracing
-from tidings.core.changeagent.documents import OperatorDocument
 from tidings.core.changeagent.tag_index import Summary
 from tidings.core.counters import LogCounter, Totals
 from tidings.core.followers.leases import Lease
@@ -27,7 +26,6 @@ from tidings.core.log.append import Claim
 from tidings.core.model.events import GZIP, OPTIONS, EventOptions
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
-from tidings.core.settings.profiles import Profile
 from tidings.core.settings.values import Admission
 from tidings.core.state.removed_parents import RemovedParents
 from tidings.core.state.rows import Row
@@ -144,16 +142,6 @@ def test_claim(written: Claim) -> None:
     assert log.decode_claim(travelled(log.encode_claim(FEED, written))) == written
 
 
-PASSWORDS = st.lists(TEXTS, max_size=2).map(tuple)
-
-
-@given(st.builds(Profile, st.text(), st.text(), st.booleans(), PASSWORDS, PASSWORDS, NUMBERS))
-def test_profile(written: Profile) -> None:
-    """Unset fields are left out; without an item the defaults apply."""
-    assert profiles.decode_profile(travelled(profiles.encode_profile(FEED, written))) == written
-    assert profiles.decode_profile({}) == Profile()
-
-
 COUNTS = st.dictionaries(TEXTS, NUMBERS, max_size=3)
 
 
@@ -226,12 +214,10 @@ def test_a_subscription_is_found_under_its_own_key_only(
 @given(st.lists(st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,62}", fullmatch=True)))
 def test_served(feeds: list[str]) -> None:
     """Names of feeds have no comma; without an item the set is empty."""
-    assert profiles.served_feeds(travelled(profiles.encode_served(feeds))) == frozenset(feeds)
-    assert profiles.served_feeds({}) == frozenset()
-    assert (
-        profiles.served_sources({}) == profiles.served_sources(profiles.encode_served(feeds)) == ""
-    )
-    assert profiles.served_sources(travelled(profiles.encode_served(feeds, '{"a":1}'))) == '{"a":1}'
+    assert served.served_feeds(travelled(served.encode_served(feeds))) == frozenset(feeds)
+    assert served.served_feeds({}) == frozenset()
+    assert served.served_sources({}) == served.served_sources(served.encode_served(feeds)) == ""
+    assert served.served_sources(travelled(served.encode_served(feeds, '{"a":1}'))) == '{"a":1}'
 
 
 def test_counters() -> None:
@@ -278,12 +264,3 @@ def test_summary(written: Summary) -> None:
     item = tags.encode(FEED, written)
     assert tags.decode(item) == replace(written, expires_ms=0)
     assert item.get("expires", {"N": "0"}) == {"N": str(written.expires_ms // 1000)}
-
-
-@given(st.builds(OperatorDocument, st.text(st.characters(codec="utf-8")), NUMBERS))
-def test_operator_document(written: OperatorDocument) -> None:
-    """This includes an empty document."""
-    assert (
-        profiles.decode_document(travelled(profiles.encode_document(FEED, "users", written)))
-        == written
-    )

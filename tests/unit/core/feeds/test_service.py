@@ -313,7 +313,7 @@ class Racing(MemoryFeeds):
     """A store in which another request creates the feed before the first write."""
 
     def save(self, record: FeedRecord) -> bool:
-        if record.name not in self._records:
+        if self.record(record.name) is None:
             super().save(FeedRecord(record.name, by="other"))
         return super().save(record)
 

@@ -1,0 +1,92 @@
+"""Records in a database file of SQLite: the fields of each are JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from tidings.core.records import HOST_RECORDS, Record
+from tidings.server.sqlite.database import Database, in_transaction
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Sequence
+
+    from tidings.core.effects import Clock
+    from tidings.core.records import Fields, Kind, Write
+
+_KEY = "kind = ? AND feed = ? AND owner = ? AND name = ?"
+_LIVE = "(expires_ms = 0 OR expires_ms > ?)"
+_PUT = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?)"
+
+
+def to_json(fields: Fields) -> str:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class SqliteRecords:
+    """Implements `RecordStore`. Records expire by *clock*."""
+
+    def __init__(self, database: Database, clock: Clock = _now_ms) -> None:
+        self._database, self._clock = database, clock
+
+    def get(
+        self, feed: str, kind: Kind, name: str = "", of: str = "", *, eventual: bool = False
+    ) -> Record | None:
+        with self._database.reading() as sql:
+            found = self._fields(sql, (kind.name, feed, of, name))
+        return None if found is None else Record(name, found)
+
+    def query(
+        self,
+        feed: str,
+        kind: Kind,
+        of: str = "",
+        *,
+        after: str = "",
+        limit: int = 0,
+        newest: bool = False,
+    ) -> Iterator[Record]:
+        above, order = ">" if after else ">=", "DESC" if newest else "ASC"
+        with self._database.reading() as sql:
+            rows = sql.execute(
+                "SELECT name, body FROM records WHERE kind = ? AND feed = ? AND owner = ?"
+                f" AND name {above} ? AND {_LIVE} ORDER BY name {order} LIMIT ?",
+                (kind.name, feed, of, after, self._clock(), limit or -1),
+            ).fetchall()
+        return (Record(name, json.loads(body)) for name, body in rows)
+
+    @in_transaction
+    def write(
+        self, sql: sqlite3.Connection, feed: str, writes: Sequence[Write], *, mark: bool = True
+    ) -> bool:
+        keys = [(each.kind.name, feed, each.of, each.name) for each in writes]
+        stored = [self._fields(sql, key) or {} for key in keys]
+        for write, there in zip(writes, stored, strict=True):
+            if any(there.get(name) != each for name, each in write.expected.items()):
+                return False
+        for write, key, there in zip(writes, keys, stored, strict=True):
+            if write.fields is None:
+                sql.execute(f"DELETE FROM records WHERE {_KEY}", key)
+            elif write.fields:
+                fields = {**there, **write.fields}
+                kept = {name: each for name, each in fields.items() if each is not None}
+                sql.execute(_PUT, (*key, to_json(kept), write.expires_ms))
+            self._report(feed, write.kind)
+        return True
+
+    def _report(self, feed: str, kind: Kind) -> None:
+        if kind.is_due and feed != HOST_RECORDS:
+            self._database.changed(feed)
+        self._database.on_commit(lambda: self._database.steps.record_changed(feed, kind.name))
+
+    def _fields(self, sql: sqlite3.Connection, key: tuple[str, ...]) -> dict[str, Any] | None:
+        row = sql.execute(
+            f"SELECT body FROM records WHERE {_KEY} AND {_LIVE}", (*key, self._clock())
+        ).fetchone()
+        return json.loads(row[0]) if row else None
