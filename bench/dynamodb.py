@@ -14,13 +14,13 @@ import sys
 import tempfile
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -35,7 +35,7 @@ from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBClaims, DynamoDBLog, encode_page
 from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.aws.dynamodb.state import DynamoDBState, DynamoDBSums
-from tidings.aws.effects import now_ms, sleep_ms
+from tidings.aws.effects import new_runtime, now_ms, sleep_ms
 from tidings.core.catchup.catchup import CatchUp, Progress
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Reader
@@ -43,7 +43,7 @@ from tidings.core.model.feeds import STATE
 from tidings.core.model.filters import EVERYTHING
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
-from tidings.core.state.projector import Projector, SumKeeper
+from tidings.core.state.projector import Projector, RemovedParentsWriter, SumKeeper
 from tidings.core.state.removed_parents import RemovedParentsReader
 from tidings.core.state.tombstones import TombstoneStore
 from tidings.twin import dynamodb_local, store
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 WRITES = ("PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems")
 READS = ("Query", "Scan", "GetItem", "BatchGetItem")
 _PAGE_MS = 7 * 24 * 3600 * 1000
+_LIFETIMES: Any = SimpleNamespace(page_ms=_PAGE_MS, tombstone_ms=_PAGE_MS)
+_RUNTIME = new_runtime(_LIFETIMES)
 _BATCHES, _BATCH = 50, 100
 _PUT_AT_ONCE = 25  # the limit of BatchWriteItem
 _MEMORY_BYTES = 64 * 1024 * 1024
@@ -91,9 +93,7 @@ class Engine:
             Appender(
                 log=log,
                 claims=DynamoDBClaims(made, control),
-                clock=now_ms,
-                new_id=lambda: uuid.uuid4().hex,
-                page_ms=_PAGE_MS,
+                runtime=_RUNTIME,
             ),
         )
 
@@ -118,16 +118,15 @@ class Engine:
     def projector(self, feed: str) -> Projector:
         """Return a projector that holds the lease of *feed*, ready to be given pages."""
         sums = SumKeeper(DynamoDBSums(self.client, store.table_name("control")), self.state)
+        parents = RemovedParentsWriter(
+            MemoryRemovedParents(), MemoryProfiles(), MemoryWaker(), self.tombstones, _RUNTIME
+        )
         made = Projector(
             states=self.state,
-            removed_parents=MemoryRemovedParents(),
-            profiles=MemoryProfiles(),
-            waker=MemoryWaker(),
-            clock=now_ms,
+            parents=parents,
             tombstones=self.tombstones,
             sums=sums,
-            tombstone_ms=_PAGE_MS,
-            page_ms=_PAGE_MS,
+            runtime=_RUNTIME,
         )
         lease = self.followers.take(feed, STATE, owner="bench", now_ms=now_ms())
         assert lease is not None

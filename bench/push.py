@@ -23,6 +23,7 @@ from typing import cast
 
 from tests.certificates import write_authority
 from tests.fakes import MemoryConnections, MemoryInbox, MemoryRegistry, MemorySubscriptions
+from tests.fakes.runtime import runtime_of
 from tests.unit.core.scene import one_by_one
 from tidings.core.model.filters import Filter
 from tidings.core.model.operations import line_from
@@ -203,8 +204,7 @@ def _send(url: str, ca_file: str) -> None:
     delivery = Delivery(
         sockets=sockets,
         connections=known,
-        sleep=no_sleep,
-        count=lambda metric, value: None,
+        runtime=runtime_of(lambda: 0, sleep=no_sleep),
         exchange=sockets.exchange,
     )
     turn = {f"L0SM9cOFvHcCI{number:x}=": ["x" * _BYTES] for number in range(_MESSAGES)}

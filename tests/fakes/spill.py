@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from tidings.core import limits
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from tidings.core.state.rows import Row
 
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
 class MemorySpill:
     """Implements `Spill`."""
 
-    def __init__(self) -> None:
+    def __init__(self, buckets: Collection[int] = range(limits.BUCKETS)) -> None:
+        self.buckets = buckets
         self._buckets: defaultdict[int, list[Row]] = defaultdict(list)
 
     def add(self, rows: Sequence[Row]) -> None:

@@ -220,7 +220,7 @@ def amending(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -
         found = service.request("main", erasures.ENTRY, key)
     assert service.list("main") == []
     assert service.show("main", found.id) == found
-    assert service.locations("main", found)
+    assert stage().erasure_reporter.locations("main", found)
     feeds = stage().feed_service
     assert feeds.create("films")[1]  # after a deletion
     assert feeds.delete("films", confirm="films").state == DELETING
@@ -318,9 +318,9 @@ def sweeping(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -
     come(**{"from": "0"})
     start_recording()
     sweep({}, None)
-    stage().sweeper.retention_service.run("main")
+    stage().retention_service.run("main")
     stage().stores.log.raise_floor("main", 1)
-    renewer = stage().sweeper.retention_service.renewer
+    renewer = stage().retention_service.renewer
     renewer.run("main", Round(), 1, 1)
     renewer.store.renew("main", 1, 2**40)
 

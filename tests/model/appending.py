@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from tests.fakes import MemoryClaims, MemoryFollowers, MemoryLog
+from tests.fakes.runtime import runtime_of
 from tests.model.explorer import Actor, Broken
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Filler, Reader
@@ -71,9 +72,7 @@ class AppendingWorld:
             appender = Appender(
                 log=actor.through(self.log, *_LOG_EFFECTS),
                 claims=actor.through(self.claims, *_CLAIM_EFFECTS),
-                clock=lambda: NOW_MS,
-                new_id=lambda: next(ids),
-                page_ms=PAGE_MS,
+                runtime=runtime_of(lambda: NOW_MS, new_id=lambda: next(ids), page_ms=PAGE_MS),
             )
             for line in lines:
                 scenario.write(appender, line, partial(self._acknowledge, line))

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from tests.fakes import MemoryClaims, MemoryFollowers, MemoryLog, MemoryState, MemoryTombstones
+from tests.fakes.runtime import runtime_of
 from tests.model.appending import AHEAD_MS, FEED, NOW_MS, PAGE_MS
 from tests.model.explorer import Actor, Broken
 from tidings.core.errors import Unavailable
@@ -93,9 +94,7 @@ class CorrectingWorld:
                     Reader(log=log, checkpoints=followers, clock=lambda: NOW_MS, count=_ignore),
                     PAGE_MS,
                 ),
-                steady=lambda: NOW_MS,
-                sleep=lambda ms: None,
-                new_id=lambda: name,
+                runtime=runtime_of(lambda: NOW_MS, new_id=lambda: name),
                 feed_names=FixedFeeds(frozenset({FEED})),
                 tombstones=MemoryTombstones(),
             )
@@ -110,9 +109,7 @@ class CorrectingWorld:
             appender = Appender(
                 log=self._log(actor),
                 claims=MemoryClaims(),
-                clock=lambda: NOW_MS,
-                new_id=lambda: next(ids),
-                page_ms=PAGE_MS,
+                runtime=runtime_of(lambda: NOW_MS, new_id=lambda: next(ids), page_ms=PAGE_MS),
             )
             with suppress(Unavailable):
                 for name in scenario.posts:

@@ -32,7 +32,7 @@ class HoleReader(Reader):
 
 
 def write_late(appender: Appender, line: str, acknowledge: Acknowledge) -> None:
-    page = appender._page(appender.log.take(FEED), encode([line]), appender.new_id())
+    page = appender._page(appender.log.take(FEED), encode([line]), appender.runtime.new_id())
     acknowledge(page)
     appender.log.put(FEED, page)
 

@@ -122,10 +122,10 @@ def test_pattern_2_T18_retention_waits_for_who_has_not_begun(
     scene = feed.scene
     retention_service = RetentionService(
         reader=scene.reader,
-        clock=scene.clock,
         retention=Retention(HOUR_MS // 2, 0),
         renewer=scene.retention_service.renewer,
         holds=feed.holds(24 * HOUR_MS),
+        followers=scene.retention_service.followers,
     )
     assert retention_service.run(FEED).floor == floor
 

@@ -25,12 +25,8 @@ def _latest_page(relay: Relay, copy: Copy, standing: UpstreamStatus | None) -> C
 
 def _without_floor(self: Bootstrapper, relay: Relay, copy: Copy) -> Relay:
     """The consumers are not notified of missing pages."""
-    page = copy.page
-    lease = self._leases[relay.feed]
-    self._leases[relay.feed] = self.followers.save(
-        replace(lease, checkpoint=page), page, now_ms=self.runtime.clock()
-    )
-    return replace(relay, checkpoint=page, seconds=copy.seconds, copy=None)
+    self.lease.save(relay.feed, copy.page)
+    return replace(relay, checkpoint=copy.page, seconds=copy.seconds, copy=None)
 
 
 def _any_version(self: MemoryRelays, before: Relay, after: Relay) -> bool:

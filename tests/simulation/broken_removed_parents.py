@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tests.fakes import MemoryState
 from tidings.core.catchup.catchup import CatchUp, Progress, Step
 from tidings.core.log.reader import Run
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents import NOTHING, RemovedBySlot, RemovedParentsReader
-from tidings.core.state.rows import Row, project
+from tidings.core.state.rows import project
 from tidings.core.websocket.push import Pusher
 
 
@@ -20,26 +19,14 @@ class LateProjector(Projector):
     """Writes the rows first: after a crash the overwritten parents are lost."""
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
-        rows = project(pages, tombstone_ms=self.tombstone_ms)
+        rows = project(pages, tombstone_ms=self.runtime.tombstone_ms)
         standing = self.states.find(feed, [row.key for row in rows])
         if rows:
             written = self.states.write(feed, rows)
             self.sums.count(feed, pages, rows, written, may_lack=False)
-        before = replace(self, states=_Before(standing))
-        if rows and self.profiles.profile(feed).leave:
-            before._remove_parents(feed, pages, rows)
+        if rows and self.parents.keeps(feed):
+            self.parents.write(feed, pages, standing)
         return len(pages)
-
-
-class _Before(MemoryState):
-    """Finds the rows as they were."""
-
-    def __init__(self, standing: list[Row]) -> None:
-        super().__init__()
-        self._standing = standing
-
-    def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
-        return self._standing
 
 
 class SilentProjector(Projector):

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from tests.simulation.parts import Around, instead
 from tidings.core.consumers import consumer
 from tidings.core.erasure.entries import Scrubbed, Scrubber
-from tidings.core.erasure.eraser import Eraser
+from tidings.core.erasure.eraser import ErasureProgress
 from tidings.core.erasure.records import Erasure, Phase
 from tidings.core.feeds import records, service
 from tidings.core.feeds.service import Feeds
@@ -192,7 +192,9 @@ copies_unnoticed = all_of(
 )
 # K3: a promoted copy continues with the numbers after its last page.
 promotes_in_place = instead(
-    RelayControl, "_promote", lambda control, before, after: control.store.write(before, after)
+    RelayControl,
+    "_promote",
+    lambda control, before, after: control.reporter.store.write(before, after),
 )
 # K4: a run that failed keeps its lease.
 keeps_leases = instead(Follower, "_abandon", _nothing)
@@ -258,11 +260,11 @@ drops_entries = instead(Scrubber, "scrub", _dropped)
 
 
 # An erasure ends with the first pages that it has read.
-def _save_all(eraser: Eraser, feed: str, erasure: Erasure, **changed: Any) -> None:
+def _save_all(progress: ErasureProgress, feed: str, erasure: Erasure, **changed: Any) -> None:
     if changed.get("phase", erasure.phase) is Phase.LOG and changed["page"] > erasure.page:
         changed |= {"phase": Phase.PARKED, "page": 0}
-    _SAVE(eraser, feed, erasure, **changed)
+    _SAVE(progress, feed, erasure, **changed)
 
 
-_SAVE = Eraser._save
-ends_early = instead(Eraser, "_save", _save_all)
+_SAVE = ErasureProgress.save
+ends_early = instead(ErasureProgress, "save", _save_all)

@@ -70,7 +70,9 @@ class CarelessRegistrar(Registrar):
     def _confirm(
         self, joining: Connection, listener: Listener, resources: Mapping[str, Resource]
     ) -> None:
-        careless = replace(self, sockets=_Careless(self.sockets))
+        careless = replace(
+            self, delivery=replace(self.delivery, sockets=_Careless(self.delivery.sockets))
+        )
         Registrar._confirm(careless, joining, listener, resources)
 
 

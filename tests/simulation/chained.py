@@ -25,7 +25,16 @@ from tests.fakes import (
     MemoryWaker,
 )
 from tests.simulation import checks
-from tests.simulation.functions import FEED, FEEDS, Reached, counting, directly, idle, no_randomness
+from tests.simulation.functions import (
+    FEED,
+    FEEDS,
+    Reached,
+    counting,
+    directly,
+    idle,
+    no_randomness,
+    with_lifetimes,
+)
 from tests.simulation.model import Broken, Wanted
 from tests.simulation.process import Process
 from tests.simulation.settings import TOMBSTONE_MS
@@ -176,7 +185,12 @@ class Copying(Assembly):
             tombstone_ms=TOMBSTONE_MS,
             late_ms=0,
         )
-        super().__init__(stores=stores, runtime=runtime, settings=settings, new_key=no_randomness)
+        super().__init__(
+            stores=stores,
+            runtime=with_lifetimes(runtime, settings),
+            settings=settings,
+            new_key=no_randomness,
+        )
         self.waker = stores.waker = MemoryWaker()
         self._deployment, self._process = deployment, process
         if process is not None:

@@ -18,6 +18,7 @@ from tests.simulation.settings import Deployment, Settings
 from tests.simulation.stores import Stores
 from tidings.assembly.feed import Assembly
 from tidings.core import limits, tracing
+from tidings.core.changeagent.config import Purges
 from tidings.core.consumers.service import ConsumerRetention
 from tidings.core.effects import Clock, Count, Runtime, discard_trace
 from tidings.core.errors import Unavailable
@@ -25,7 +26,7 @@ from tidings.core.followers.follower import ARCHIVE, STATE, FollowerConfig, Hand
 from tidings.core.followers.leases import Observation
 from tidings.core.log.reader import Filler, Reader
 from tidings.core.maintenance.retention import RetentionService
-from tidings.core.maintenance.sweep import Sweeper
+from tidings.core.maintenance.sweep import Step, Sweeper
 from tidings.core.model.feeds import Retention, lane_of, one_lane
 from tidings.core.settings.profiles import Losses, MaxAges, Profile
 from tidings.core.state.projector import SumKeeper
@@ -131,7 +132,7 @@ class Functions:
         """*cap_ms* is how long it waits for named consumers."""
         services = self.services(process)
         holds = ConsumerRetention(services.stores.consumers, Retention(cap_ms, 0))
-        return replace(services.sweeper.retention_service, retention=age, holds=holds)
+        return replace(services.retention_service, retention=age, holds=holds)
 
     def sweep(self, process: Process) -> None:
         self.services(process).sweeper.run()
@@ -151,7 +152,7 @@ class Services(Assembly):
         settings: Any = DrawnSettings(functions)
         super().__init__(
             stores=cast(Any, stores),
-            runtime=process.runtime,
+            runtime=with_lifetimes(process.runtime, settings),
             settings=settings,
             new_key=no_randomness,
         )
@@ -219,15 +220,19 @@ class Services(Assembly):
         return pusher
 
     @cached_property
+    def retention_service(self) -> RetentionService:
+        built = super().retention_service
+        rules = Purges(self.documents), MaxAges(self._functions.stored)
+        return replace(built, rules=rules, followers=replace(built.followers, lanes=one_lane))
+
+    @cached_property
     def sweeper(self) -> Sweeper:
-        built = super().sweeper
-        aged = MaxAges(self._functions.stored)
-        return replace(
-            built,
-            consumer_monitor=None,
-            _seen=self._functions.seen,
-            retention_service=replace(built.retention_service, aged=aged, lanes=one_lane),
-        )
+        return replace(super().sweeper, _seen=self._functions.seen)
+
+    def sweep_steps(self) -> dict[str, Step]:
+        steps = super().sweep_steps()
+        del steps["the consumers"]
+        return steps
 
 
 class KnownLanes:
@@ -267,18 +272,26 @@ def directly(port: str, store: object) -> object:
 
 
 def idle(clock: Clock, count: Count) -> Runtime:
-    """Return the runtime of services that do not wait or make ids."""
+    """Return the runtime of services that do not wait, make ids or write pages."""
     nothing: Any = None
     return Runtime(
         clock=clock,
         steady=clock,
+        expiring=clock,
         sleep=nothing,
         new_id=nothing,
         count=count,
         spread=nothing,
         trace=discard_trace,
         await_writer=nothing,
+        page_ms=0,
+        tombstone_ms=0,
     )
+
+
+def with_lifetimes(runtime: Runtime, settings: Any) -> Runtime:
+    """Return *runtime* with the lifetimes of *settings*."""
+    return replace(runtime, page_ms=settings.page_ms, tombstone_ms=settings.tombstone_ms)
 
 
 def counting(projector: Handler, sums: SumKeeper) -> Handler:

@@ -115,8 +115,8 @@ class EarlyAppender(Appender):
     def append(
         self, feed: str, lines: Sequence[str], required: Precondition | None = None, trace: str = ""
     ) -> Page:
-        page = self._page(self.log.take(feed), encode(lines), self.new_id())
-        process: Process = self.clock.__self__  # type: ignore[attr-defined]
+        page = self._page(self.log.take(feed), encode(lines), self.runtime.new_id())
+        process: Process = self.runtime.clock.__self__  # type: ignore[attr-defined]
         put = self.log.put
         process.machine.scheduler.spawn(process.name, lambda: put(feed, page))
         return page

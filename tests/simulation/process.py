@@ -135,12 +135,15 @@ class Process:
         return Runtime(
             clock=self.clock,
             steady=lambda: self.machine.scheduler.now_us // 1000,
+            expiring=self.clock,
             sleep=self.sleep,
             new_id=self.new_id,
             count=self.count,
             spread=shuffled(self),
             trace=discard_trace,
             await_writer=self.sleep,
+            page_ms=0,  # services replace both
+            tombstone_ms=0,
         )
 
     def crash(self) -> None:

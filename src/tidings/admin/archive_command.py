@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidings.admin.state_target import StateTarget, ignore_metric
+from tidings.admin.state_target import StateTarget
 from tidings.admin.state_target import find as find_tables
 from tidings.admin.target import one_sentence_errors
 from tidings.aws.archives import open_archive
@@ -26,6 +26,7 @@ from tidings.client.cli.options import (
 )
 from tidings.client.cli.render import compact, describe_entry
 from tidings.core.archive.reader import ArchiveReader, all_spans, holes
+from tidings.core.effects import discard_count
 from tidings.core.errors import InvalidCursor, parse_integer
 from tidings.core.model.cursors import prefix
 from tidings.core.model.events import of_line
@@ -155,7 +156,7 @@ def look(target: ArchiveTarget) -> ArchiveStatus:
 
 def pages(target: ArchiveTarget, first: int, last: int) -> Iterator[Page]:
     """Yield the archived pages from *first* to *last*; end at the first missing page."""
-    reader = ArchiveReader(target.store, ignore_metric)
+    reader = ArchiveReader(target.store, discard_count)
     while first <= last and (batch := reader.read(target.feed, first - 1, last)):
         yield from batch
         first = batch[-1].number + 1

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import secrets
 
 import click
 
 from tidings.admin.archive_command import page_of, store_at, url_of
 from tidings.admin.state_target import StateTarget, state_options, tables_option
-from tidings.aws.effects import sleep_ms
+from tidings.aws.effects import new_runtime, sleep_ms
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core.archive.segments import ArchiveStore
 from tidings.core.consumers.consumer import ConsumerStore
 from tidings.core.counters import RESTORED
 from tidings.core.errors import UnknownFeed
-from tidings.core.maintenance.restore import Plan, Restored, Restorer
+from tidings.core.maintenance.restore import Plan, Restored, Restorer, Rewinder
 from tidings.core.model.feeds import public_name
 from tidings.core.settings.profiles import ProfileStore
 
@@ -94,17 +93,14 @@ def _restorer(target: StateTarget, archive: str | None) -> Restorer:
     from tidings.aws.dynamodb.records import DynamoDBRecords
 
     client, settings = target.client, target.settings
-    records = DynamoDBRecords(client, settings.control_table)
+    runtime, records = new_runtime(settings), DynamoDBRecords(client, settings.control_table)
     return Restorer(
         reader=target.reader(),
         numbers=DynamoDBNumbers(client, settings.log_table, settings.control_table, sleep_ms),
-        followers=target.followers(),
-        consumers=ConsumerStore(records),
         profiles=ProfileStore(records),
         archive=_archive(target, archive),
-        sleep=sleep_ms,
-        new_id=_new_id,
-        page_ms=settings.page_ms,
+        rewinder=Rewinder(target.followers(), ConsumerStore(records), runtime),
+        runtime=runtime,
     )
 
 
@@ -112,10 +108,6 @@ def _archive(target: StateTarget, named: str | None) -> ArchiveStore | None:
     if not named and not target.settings.archive:
         return None
     return store_at(url_of(named or "", target))
-
-
-def _new_id() -> str:
-    return secrets.token_hex(16)
 
 
 def _as_json(feed: str, plan: Plan, done: Restored | None) -> dict[str, object]:

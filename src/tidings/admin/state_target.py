@@ -14,6 +14,7 @@ from tidings.admin.target import feed_options, twin_client
 from tidings.aws.config import stages
 from tidings.aws.effects import now_ms
 from tidings.client.cli.options import Command
+from tidings.core.effects import discard_count
 from tidings.core.log.reader import Reader
 from tidings.core.replication.relay import Wanted
 from tidings.core.state.tombstones import TombstoneStore
@@ -82,7 +83,7 @@ class StateTarget:
 
     def reader(self) -> Reader:
         log = self.log()
-        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=ignore_metric)
+        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=discard_count)
 
     def unwritten(self) -> Sequence[Numbers]:
         """Return (), because a follower fills each missing page that its writer does not write."""
@@ -111,7 +112,7 @@ class ServerState:
 
     def reader(self) -> Reader:
         log = SqliteLog(self.database)
-        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=ignore_metric)
+        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=discard_count)
 
     def states(self) -> SqliteState:
         return SqliteState(self.database)
@@ -219,7 +220,3 @@ def _with_suffix(settings: Settings, suffix: str) -> Settings:
 
 state_options = feed_options(find)
 examined_options = feed_options(find, ServerState, operating.open_stopped)
-
-
-def ignore_metric(metric: str, value: int) -> None:
-    """Ignore a metric, because the command prints its results."""

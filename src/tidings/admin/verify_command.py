@@ -21,15 +21,14 @@ from tidings.admin.state_target import (
     Examined,
     StateTarget,
     examined_options,
-    ignore_metric,
     tables_option,
 )
-from tidings.aws.effects import now_ms
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core import limits
 from tidings.core.archive.generations import lost_parts
 from tidings.core.archive.reader import ArchiveReader
+from tidings.core.effects import discard_count
 from tidings.core.maintenance.verify import Compared, Rebuilder, Repaired, Verifier, differing
 from tidings.core.model.feeds import public_name
 from tidings.core.model.operations import event_of
@@ -161,8 +160,8 @@ def show_findings(result: Findings, feed: str, floor: int) -> None:
 class FileSpill:
     """Implements `Spill` in *folder*, with a file per bucket; only this process reads the files."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, buckets: Collection[int]) -> None:
+        self._folder, self.buckets = folder, buckets
 
     def add(self, rows: Sequence[Row]) -> None:
         buckets: defaultdict[int, list[tuple[str, int, int, int, str, int]]] = defaultdict(list)
@@ -220,12 +219,9 @@ def run_over(
         verifier = Verifier(
             feed=target.feed,
             states=target.states(),
-            checkpoints=target.followers(),
             reader=target.reader(),
-            spill=FileSpill(Path(folder)),
-            clock=now_ms,
+            spill=FileSpill(Path(folder), frozenset(buckets)),
             tombstone_ms=target.tombstone_ms(),
-            buckets=frozenset(buckets),
             archive=reader,
         )
         yield verifier, progress
@@ -235,7 +231,7 @@ def _reader(target: Examined, named: str) -> ArchiveReader:
     from tidings.admin.archive_command import store_at, url_of
 
     tables = target if isinstance(target, StateTarget) else None
-    return ArchiveReader(store_at(url_of(named, tables)), ignore_metric)
+    return ArchiveReader(store_at(url_of(named, tables)), discard_count)
 
 
 def examine(
@@ -249,7 +245,7 @@ def examine(
         progress.update(task, completed=page)
     progress.update(task, total=1, completed=1)
     result = Findings()
-    for bucket in progress.track(sorted(verifier.buckets), description="comparing"):
+    for bucket in progress.track(sorted(verifier.spill.buckets), description="comparing"):
         compared = verifier.compare(bucket)
         result.add(compared)
         for difference in compared.differences if report_difference else ():

@@ -22,18 +22,24 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.list import Lister
     from tidings.core.changeagent.tag_index import Indexer, IndexMonitor
     from tidings.core.changeagent.users import UserAuthenticator
-    from tidings.core.consumers.service import Consumers
+    from tidings.core.consumers.service import ConsumerMonitor, Consumers
     from tidings.core.effects import Clock, Runtime
-    from tidings.core.erasure.eraser import Eraser
+    from tidings.core.erasure.eraser import Eraser, ErasureProgress
     from tidings.core.erasure.forget import Forgetter
     from tidings.core.erasure.records import Erasure
-    from tidings.core.erasure.service import Erasures
+    from tidings.core.erasure.rewriting import TextEraser
+    from tidings.core.erasure.service import ErasureReporter, Erasures
     from tidings.core.errors import StorageFailed
     from tidings.core.feeds.directory import Directory
     from tidings.core.feeds.records import FeedData
     from tidings.core.feeds.remover import Remover
     from tidings.core.feeds.service import Feeds
-    from tidings.core.followers.follower import Follower, FollowerConfig, Handler
+    from tidings.core.followers.follower import (
+        BuiltInFollowers,
+        Follower,
+        FollowerConfig,
+        Handler,
+    )
     from tidings.core.hooks.registry import WebhookAdmin
     from tidings.core.ingest.ingest import Ingester
     from tidings.core.ingest.outbox import OutboxMonitor
@@ -41,8 +47,9 @@ if TYPE_CHECKING:
     from tidings.core.log.reader import Filler, Reader
     from tidings.core.maintenance.clients import ClientReporter, OpenRequests
     from tidings.core.maintenance.history import History
+    from tidings.core.maintenance.retention import Look, RetentionService
     from tidings.core.maintenance.status import Reporter
-    from tidings.core.maintenance.sweep import Sweeper
+    from tidings.core.maintenance.sweep import Step, Sweeper
     from tidings.core.replication.admin import RelayControl, ReplicaMonitor
     from tidings.core.replication.copies import WriteGuard
     from tidings.core.replication.replicate import Relayer
@@ -89,7 +96,7 @@ class Assembly:
     sum_demand: SumDemand | None = None  # if None, the sums of each feed are always maintained
     archive_wait_ms = 0
     forget_every_ms = limits.FORGET_EVERY * limits.SWEEP_EVERY_MS  # between two looks for deletions
-    file_rewritten_ms = 0  # when the database file was last rewritten, see `SqliteFreeSpace`
+    file_rewritten_ms: int | None = None  # of the database file, see `ErasureReporter`
     recovery_ms = 0  # how far back the tables can be restored, without backups of the operator
     stale_ms = 0  # the longest time for which another process may use the record of a deleted feed
     erasure_settle_ms = 0  # the longest time for which a process without its lease may still write
@@ -114,20 +121,15 @@ class Assembly:
         """Return the number of push lanes of each feed, or None if each feed has one lane."""
         return None
 
-    @property
+    @cached_property
     def index_monitor(self) -> IndexMonitor | None:
         """Return the monitor by which a sweep wakes the indexer of tags; None without an index."""
         return None
 
-    @property
+    @cached_property
     def outbox_monitor(self) -> OutboxMonitor | None:
         """Return the monitor with which a sweep wakes the outbox's forwarder; None without one."""
         return None
-
-    @property
-    def expiring(self) -> Clock:
-        """Return the clock that decides if a page has expired or may have expired."""
-        return self.runtime.clock
 
     @property
     def aging(self) -> Clock:
@@ -161,7 +163,7 @@ class Assembly:
         """Return the feeds of this host, by name."""
         from tidings.core.feeds.directory import Directory
 
-        return Directory(self.stores.feed_store, self.settings.feeds, self.aging)
+        return Directory(self.stores.feed_store, self.settings.feeds, self.aging, self.stale_ms)
 
     @cached_property
     def feed_service(self) -> Feeds:
@@ -170,21 +172,15 @@ class Assembly:
 
         return Feeds(
             directory=self.directory,
-            store=self.stores.feed_store,
             profiles=self.profiles,
             log=self.stores.log,
             numbers=self.stores.numbers,
-            users=self._users_of,
-            clock=self.runtime.clock,
-            page_ms=self.settings.page_ms,
-            sleep=self.runtime.sleep,
-            stale_ms=self.stale_ms,
-            on_created=self.on_feed_created,
-            on_deleted=self.on_feed_deleted,
+            runtime=self.runtime,
+            host=self,
         )
 
-    def _users_of(self, feed: str) -> list[str]:
-        """Return what uses *feed*; implements `Users`."""
+    def users_of(self, feed: str) -> list[str]:
+        """Return what uses *feed*; implements `FeedHost`."""
         hooks = self.webhook_admin.registry.all(feed) if self.webhook_admin else {}
         names = [each.name for each in self.stores.consumers.consumers(feed)]
         return [
@@ -211,10 +207,8 @@ class Assembly:
 
         return Remover(
             directory=self.directory,
-            store=self.stores.feed_store,
             data=self.feed_data,
-            clock=self.runtime.clock,
-            steady=self.runtime.steady,
+            runtime=self.runtime,
             settle_ms=self.erasure_settle_ms,
             overwrite=self.free_space,
         )
@@ -347,7 +341,7 @@ class Assembly:
             checkpoints=stores.followers,
             clock=self.runtime.clock,
             count=self.runtime.count,
-            expiring=self.expiring,
+            expiring=self.runtime.expiring,
         )
 
     @cached_property
@@ -389,9 +383,7 @@ class Assembly:
         return Appender(
             log=self.stores.log,
             claims=self.stores.claims,
-            clock=self.runtime.clock,
-            new_id=self.runtime.new_id,
-            page_ms=self.settings.page_ms,
+            runtime=self.runtime,
             check_writable=self.writable.check,
         )
 
@@ -399,14 +391,7 @@ class Assembly:
     def tracer(self) -> Tracer:
         from tidings.core.tracing import Tracer
 
-        runtime = self.runtime
-        return Tracer(
-            mode=self.settings.traces,
-            clock=runtime.clock,
-            steady=runtime.steady,
-            new_id=runtime.new_id,
-            sink=runtime.trace,
-        )
+        return Tracer(self.settings.traces, self.runtime)
 
     @cached_property
     def ingester(self) -> Ingester:
@@ -414,8 +399,6 @@ class Assembly:
 
         return Ingester(
             appender=self.appender,
-            runtime=self.runtime,
-            feed_names=self.directory,
             counters=self.stores.counters,
             guard=self.guard,
             required=self._precondition,
@@ -513,6 +496,12 @@ class Assembly:
     # Followers.
 
     @cached_property
+    def built_in_followers(self) -> BuiltInFollowers:
+        from tidings.core.followers.follower import BuiltInFollowers
+
+        return BuiltInFollowers(self.stores.archive is not None, self.lanes.count)
+
+    @cached_property
     def follower(self) -> Follower:
         from tidings.core.followers.follower import Follower
 
@@ -564,18 +553,18 @@ class Assembly:
 
     def projector(self) -> Handler:
         """Return the handler that maintains the state."""
-        from tidings.core.state.projector import Projector
+        from tidings.core.state.projector import Projector, RemovedParentsWriter
 
+        stores, runtime = self.stores, self.runtime
+        parents = RemovedParentsWriter(
+            stores.removed_parents, self.profiles, stores.waker, stores.tombstones, runtime
+        )
         projector = Projector(
-            states=self.stores.state,
-            removed_parents=self.stores.removed_parents,
-            profiles=self.profiles,
-            waker=self.stores.waker,
-            clock=self.runtime.clock,
-            tombstones=self.stores.tombstones,
+            states=stores.state,
+            parents=parents,
+            tombstones=stores.tombstones,
             sums=self.sum_keeper,
-            tombstone_ms=self.settings.tombstone_ms,
-            page_ms=self.settings.page_ms,
+            runtime=runtime,
             on_erasure=self._record_erasure,
         )
         return self.trace(projector)
@@ -628,8 +617,7 @@ class Assembly:
         return Delivery(
             sockets=self.stores.sockets,
             connections=self.stores.connections,
-            sleep=self.runtime.sleep,
-            count=self.runtime.count,
+            runtime=self.runtime,
             exchange=self.exchange,
             broadcast=self.broadcast,
         )
@@ -640,21 +628,16 @@ class Assembly:
 
         stores = self.stores
         registrar = Registrar(
-            connections=stores.connections,
             registry=stores.registry,
             lanes=self.lanes,
-            sockets=stores.sockets,
+            delivery=self.delivery,
             checkpoints=stores.followers,
-            profiles=self.profiles,
             guard=self.guard,
             feed_names=self.directory,
-            runtime=self.runtime,
         )
         return Receiver(
-            connections=stores.connections,
             lanes=self.lanes,
-            sockets=stores.sockets,
-            waker=stores.waker,
+            delivery=self.delivery,
             catch_up=self.catch_up,
             feed_names=self.directory,
             guard=self.guard,
@@ -670,9 +653,7 @@ class Assembly:
         return Replayer(
             lanes=self.lanes,
             delivery=replace(self.delivery, sockets=self.stores.replay_sockets),
-            waker=self.stores.waker,
             catch_up=self.catch_up,
-            runtime=self.runtime,
             profiles=self.profiles,
             charges=self.charge_for,
             room=self.stores.replay_room,
@@ -682,18 +663,20 @@ class Assembly:
 
     @cached_property
     def relay_control(self) -> RelayControl:
-        from tidings.core.replication.admin import RelayControl
+        from tidings.core.replication.admin import RelayControl, RelayReporter
 
-        return RelayControl(
+        reporter = RelayReporter(
             store=self.stores.relays,
             sources=self.settings.sources,
             feed_names=self.directory,
             reader=self.reader,
-            log=self.stores.log,
-            waker=self.stores.waker,
-            page_ms=self.settings.page_ms,
-            profiles=self.profiles,
             coordinator=self.stores.coordinator,
+        )
+        return RelayControl(
+            reporter=reporter,
+            waker=self.stores.waker,
+            profiles=self.profiles,
+            runtime=self.runtime,
         )
 
     def upstream(self, feed: str) -> Upstream:
@@ -704,31 +687,23 @@ class Assembly:
 
     def relayer(self, feed: str) -> Relayer:
         """Return a new relay that copies *feed* in one run."""
-        from tidings.core.replication.bootstrap import Bootstrapper
+        from tidings.core.replication.bootstrap import Bootstrapper, StateLease
         from tidings.core.replication.replicate import Relayer
 
-        stores, runtime, settings = self.stores, self.runtime, self.settings
-        upstream = self.upstream(feed)
+        stores, runtime = self.stores, self.runtime
         bootstrapper = Bootstrapper(
-            upstream=upstream,
+            upstream=self.upstream(feed),
             states=stores.state,
-            repairs=stores.state,
-            followers=stores.followers,
             log=stores.log,
-            waker=stores.waker,
-            runtime=runtime,
             tombstones=stores.tombstones,
-            tombstone_ms=settings.tombstone_ms,
+            lease=StateLease(stores.followers, stores.waker, runtime),
+            runtime=runtime,
         )
         return Relayer(
             store=stores.relays,
-            upstream=upstream,
-            sources=settings.sources,
+            sources=self.settings.sources,
             bootstrapper=bootstrapper,
-            log=stores.log,
-            waker=stores.waker,
             runtime=runtime,
-            page_ms=settings.page_ms,
             sums=self.sum_reader,
             coordinator=stores.coordinator,
         )
@@ -767,44 +742,82 @@ class Assembly:
             appender=self.appender,
             current=ParentBoundCheck(self.stores.state, self.reader, self.runtime.await_writer),
             store=self.stores.erasures,
-            consumers=self.stores.consumers,
-            keys=self.stores.keys,
-            tombstone_ms=self.settings.tombstone_ms,
-            archives=self.stores.archive is not None,
-            has_file=self.free_space is not None,
-            rewritten_ms=self.file_rewritten_ms,
-            recovery_ms=self.recovery_ms,
+            runtime=self.runtime,
             ledger=self.stores.erasure_ledger,
         )
 
     @cached_property
+    def erasure_reporter(self) -> ErasureReporter:
+        from tidings.core.erasure.service import ErasureReporter
+
+        return ErasureReporter(
+            consumers=self.stores.consumers,
+            keys=self.stores.keys,
+            runtime=self.runtime,
+            archives=self.stores.archive is not None,
+            file_rewritten_ms=self.file_rewritten_ms,
+            recovery_ms=self.recovery_ms,
+        )
+
+    @cached_property
+    def erasure_progress(self) -> ErasureProgress:
+        from tidings.core.erasure.eraser import ErasureProgress
+
+        return ErasureProgress(store=self.stores.erasures, profiles=self.profiles)
+
+    @cached_property
     def eraser(self) -> Eraser:
         """Return the job that erases."""
-        from tidings.core.erasure.eraser import Eraser
+        from tidings.core.erasure import eraser, rewriting
+        from tidings.core.erasure.records import Phase
 
-        stores = self.stores
-        return Eraser(
-            store=stores.erasures,
-            rewrites=stores.rewrites,
-            log=stores.log,
-            checkpoints=stores.followers,
-            states=stores.state,
-            removed_parents=stores.removed_parents,
-            consumers=stores.consumers,
-            corrector=self.corrector,
-            runtime=self.runtime,
-            expiring=self.expiring,
-            waker=stores.waker,
-            archive=stores.archive,
-            lanes=self.lanes.count,
-            chained=self.copies,
-            overwrite=self.free_space,
-            settle_ms=self.erasure_settle_ms,
-            ledger=stores.erasure_ledger,
-            keys=stores.keys,
-            on_nothing=self.on_nothing_erased,
-            keeps_ids=lambda feed: not self.profiles.profile(feed).ids_personal,
-        )
+        stores, runtime, progress = self.stores, self.runtime, self.erasure_progress
+        steps: dict[Phase, eraser.Step] = {
+            Phase.PARENTS: eraser.ParentCorrections(
+                progress=progress,
+                reader=self.reader,
+                corrector=self.corrector,
+                chained=self.copies,
+            ),
+            Phase.WAITING: eraser.FollowerWait(
+                progress=progress,
+                reader=self.reader,
+                followers=self.built_in_followers,
+                waker=stores.waker,
+                ledger=stores.erasure_ledger,
+            ),
+            Phase.LOG: rewriting.LogRewriter(
+                progress=progress,
+                log=stores.log,
+                rewrites=stores.rewrites,
+                removed_parents=stores.removed_parents,
+                runtime=runtime,
+                settle_ms=self.erasure_settle_ms,
+            ),
+            Phase.PARKED: rewriting.TextRewriter(
+                progress=progress,
+                consumers=rewriting.ConsumerTexts(stores.consumers, stores.rewrites, stores.log),
+                others=self.text_erasers(),
+                runtime=runtime,
+                settle_ms=self.erasure_settle_ms,
+            ),
+            Phase.ARCHIVE: rewriting.ArchiveRewriter(progress, stores.archive),
+            Phase.SPACE: eraser.SpaceOverwriter(
+                progress=progress,
+                runtime=runtime,
+                overwrite=self.free_space,
+                ledger=stores.erasure_ledger,
+                on_nothing=self.on_nothing_erased,
+            ),
+            Phase.KEPT: eraser.TombstoneEnd(progress, self.reader, stores.state, runtime),
+        }
+        return eraser.Eraser(stores.erasures, steps, runtime)
+
+    def text_erasers(self) -> list[TextEraser]:
+        """Return the places with texts that may quote an erased object."""
+        from tidings.core.erasure.rewriting import KeyTexts
+
+        return [KeyTexts(self.erasure_progress, self.stores.keys, self.runtime)]
 
     @cached_property
     def forgetter(self) -> Forgetter:
@@ -815,7 +828,6 @@ class Assembly:
             profiles=self.profiles,
             documents=self.stores.documents,
             erasures=self.erasures,
-            log=self.stores.log,
             runtime=self.runtime,
             archive=self.archive_reader,
             chained=self.copies,
@@ -853,7 +865,7 @@ class Assembly:
             from tidings.core.erasure.records import due_ms
 
             next_ms = due_ms(self.stores.erasures.unfinished(feed))
-            if next_ms is not None and next_ms <= self.expiring():
+            if next_ms is not None and next_ms <= self.runtime.expiring():
                 self.wake_eraser(feed)
                 return NEXT_SWEEP
         if not self.profiles.profile(feed).forget_after_days:
@@ -890,49 +902,82 @@ class Assembly:
         )
 
     @cached_property
-    def sweeper(self) -> Sweeper:
+    def retention_service(self) -> RetentionService:
         from tidings.core.changeagent.config import Purges
-        from tidings.core.consumers.service import ConsumerMonitor, ConsumerRetention
+        from tidings.core.consumers.service import ConsumerRetention
         from tidings.core.maintenance.retention import Renewer, RetentionService
-        from tidings.core.maintenance.sweep import Sweeper
         from tidings.core.settings.profiles import MaxAges
 
-        stores, runtime, settings = self.stores, self.runtime, self.settings
-        retention_service = RetentionService(
+        return RetentionService(
             reader=self.reader,
-            clock=self.expiring,
-            retention=settings.retention,
-            renewer=Renewer(store=stores.renewals, runtime=runtime, page_ms=settings.page_ms),
-            purge=Purges(self.documents),
-            aged=MaxAges(self.profiles),
-            holds=ConsumerRetention(stores.consumers, settings.consumer_cap),
-            archives=stores.archive is not None,
-            lanes=self.lanes.count,
+            retention=self.settings.retention,
+            renewer=Renewer(store=self.stores.renewals, runtime=self.runtime),
+            rules=(Purges(self.documents), MaxAges(self.profiles)),
+            holds=ConsumerRetention(self.stores.consumers, self.settings.consumer_cap),
+            followers=self.built_in_followers,
+        )
+
+    @cached_property
+    def consumer_monitor(self) -> ConsumerMonitor:
+        from tidings.core.consumers.service import ConsumerMonitor
+
+        return ConsumerMonitor(self.consumers, self.settings.retention, self.runtime.count)
+
+    @cached_property
+    def sweeper(self) -> Sweeper:
+        from tidings.core.maintenance.sweep import (
+            ConnectionSweeper,
+            FeedVisit,
+            FollowerMonitor,
+            Sweeper,
+        )
+
+        stores = self.stores
+        followers = FollowerMonitor(
+            reader=self.reader,
+            store=stores.followers,
+            waker=stores.waker,
+            subscriptions=stores.subscriptions,
+            followers=self.built_in_followers,
+            archive_wait_ms=self.archive_wait_ms,
+        )
+        connections = ConnectionSweeper(
+            delivery=self.delivery,
+            lanes=self.lanes,
+            feed_names=self.directory,
+            profiles=self.profiles,
+            counters=stores.counters,
+            runtime=self.runtime,
         )
         return Sweeper(
             due_feeds=stores.due_feeds,
             feed_names=self.directory,
-            reader=self.reader,
-            steady=runtime.steady,
-            checkpoints=stores.followers,
-            retention_service=retention_service,
-            connections=stores.connections,
-            subscriptions=stores.subscriptions,
-            lanes=self.lanes,
-            delivery=self.delivery,
-            waker=stores.waker,
-            counters=stores.counters,
-            spread=runtime.spread,
-            consumer_monitor=ConsumerMonitor(self.consumers, settings.retention, runtime.count),
-            archives=stores.archive is not None,
-            relays=self.replica_monitor,
-            profiles=self.profiles,
-            archive_wait_ms=self.archive_wait_ms,
-            index=self.index_monitor,
-            outbox=self.outbox_monitor,
-            erasures=self.wake_due_erasures,
-            about=self.about,
+            runtime=self.runtime,
+            visit=FeedVisit(followers=followers, steps=self.sweep_steps(), about=self.about),
+            connections=connections,
+            chained=self.settings.sources,
         )
+
+    def sweep_steps(self) -> dict[str, Step]:
+        """Return the steps of the sweep's visit to a feed after the followers, by name."""
+        retention, consumers = self.retention_service, self.consumer_monitor
+        relays, index, outbox = self.replica_monitor, self.index_monitor, self.outbox_monitor
+        steps: dict[str, Step] = {}
+        if relays is not None:
+            steps["the relay"] = lambda feed, _: relays.run(feed)
+        steps["the retention"] = lambda feed, look: retention.run(feed, look).next_ms
+        steps["the consumers"] = lambda feed, _: consumers.run(feed)
+        if index is not None:
+            steps["the index"] = lambda feed, look: (
+                index.run(feed, head=look.head) if look else None
+            )
+        if outbox is not None:
+            steps["the outbox"] = lambda feed, _: outbox.run(feed)
+        steps["the erasures"] = self._sweep_erasures
+        return steps
+
+    def _sweep_erasures(self, feed: str, look: Look | None) -> int | None:
+        return self.wake_due_erasures(feed, look.erases) if look else None
 
     @cached_property
     def corrector(self) -> Corrector:
@@ -941,9 +986,7 @@ class Assembly:
         return Corrector(
             states=self.stores.state,
             filler=self.filler,
-            steady=self.runtime.steady,
-            sleep=self.runtime.await_writer,
-            new_id=self.runtime.new_id,
+            runtime=self.runtime,
             feed_names=self.directory,
             tombstones=self.stores.tombstones,
             writable=self.writable,
@@ -961,15 +1004,13 @@ class Assembly:
         without_retries = self.stores.without_retries
         stores = without_retries or self.stores
         return Reporter(
-            log=stores.log,
             checkpoints=stores.followers,
             counters=self.stores.counters,
             reader=self._reader(without_retries) if without_retries else self.reader,
             feed_names=self.directory,
             configured=self.settings.feeds,
-            archives=self.stores.archive is not None,
+            followers=self.built_in_followers,
             sources=self.copies,
-            lanes=self.lanes.count,
             lost=self.losses.ranges,
             condition=lambda feed: self.stores.relays.relay(feed).status,
             storage=self.storage_problem,
@@ -1021,8 +1062,6 @@ class Assembly:
             gate=self.gate,
             operator_documents=self.stores.documents,
             ask=Webhooks(private=self.settings.hooks_private),
-            feed_names=self.directory,
-            count=self.runtime.count,
             counters=self.stores.counters,
             tracer=self.tracer,
         )
@@ -1110,7 +1149,7 @@ class Assembly:
     def _erasures(self) -> Endpoint:
         from tidings.http.endpoints.erasures import ErasureRouter
 
-        return ErasureRouter(self.guard, self.directory, self.erasures)
+        return ErasureRouter(self.guard, self.directory, self.erasures, self.erasure_reporter)
 
     def _supervise(self) -> Endpoint:
         from tidings.http.endpoints.replication import ReplicaRouter

@@ -6,8 +6,13 @@ import os
 import time
 from typing import TYPE_CHECKING, TypeVar
 
+from tidings.core.effects import Runtime, discard_count, discard_trace, one_by_one
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from tidings.core.effects import Count, Spread, TraceSink
+    from tidings.http.settings import Shared
 
 Each = TypeVar("Each")
 
@@ -30,6 +35,28 @@ def sleep_ms(ms: int) -> None:
 def new_id() -> str:
     """Implement `NewId` without the module uuid, because its import takes 15 ms."""
     return os.urandom(16).hex()
+
+
+def new_runtime(
+    settings: Shared,
+    count: Count = discard_count,
+    spread: Spread = one_by_one,
+    trace: TraceSink = discard_trace,
+) -> Runtime:
+    """Return the runtime of a process on AWS, or of a command that uses the stores of a stage."""
+    return Runtime(
+        clock=now_ms,
+        steady=steady_ms,
+        expiring=now_ms,
+        sleep=sleep_ms,
+        new_id=new_id,
+        count=count,
+        spread=spread,
+        trace=trace,
+        await_writer=sleep_ms,
+        page_ms=settings.page_ms,
+        tombstone_ms=settings.tombstone_ms,
+    )
 
 
 class Threads:

@@ -17,10 +17,9 @@ from tidings.aws.config.settings import (
     from_environment,
     is_snapshot,
 )
-from tidings.aws.effects import Threads, new_id, now_ms, sleep_ms, steady_ms
+from tidings.aws.effects import Threads, new_runtime, now_ms
 from tidings.aws.stores import StageStores
 from tidings.core import limits
-from tidings.core.effects import Runtime
 from tidings.http.settings import WrongSetting
 
 if TYPE_CHECKING:
@@ -49,19 +48,9 @@ class Stage(Assembly):
     settings: Settings
 
     def __init__(self, settings: Settings) -> None:
-        runtime = Runtime(
-            clock=now_ms,
-            steady=steady_ms,
-            sleep=sleep_ms,
-            new_id=new_id,
-            count=self.count,
-            spread=self._spread,
-            trace=write_trace,
-            await_writer=sleep_ms,
-        )
         super().__init__(
             stores=StageStores(settings),
-            runtime=runtime,
+            runtime=new_runtime(settings, self.count, self._spread, write_trace),
             settings=settings,
             new_key=os.urandom,
         )

@@ -6,9 +6,9 @@ clocks do not survive a restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidings.core.limits import CLOCK_SKEW_MS_MAX
 
@@ -59,27 +59,44 @@ class TraceRecord(NamedTuple):
 TraceSink = Callable[[TraceRecord], None]
 
 
+def one_by_one(task: Callable[[Any], None], items: Iterable[Any]) -> None:
+    """Implement `Spread` for hosts on which no task waits: run the tasks one after the other."""
+    for item in items:
+        task(item)
+
+
+def discard_count(metric: str, value: int) -> None:
+    """Implement `Count` for programs without metrics."""
+
+
 def discard_trace(_: TraceRecord) -> None:
     """Implement `TraceSink` for hosts without a log: discard the record."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """The effects of a host.
+    """The effects of a host, and the lifetimes of what it writes.
 
     `clock` shows the time of day and may be set forward or back. `steady` is never set, so that
     differences between its times are durations. A single time of `steady` has no meaning.
+    `expiring` is the clock that decides if something has expired or may have expired.
 
     `await_writer` is the `Sleep` between two attempts to read a page that is not written yet
     although its number is taken. A host that takes the number and writes the page in one
     transaction must not wait within the transaction. Its `await_writer` raises `Unavailable`.
+
+    A page is written with the lifetime `page_ms`, the tombstone of a deleted object with
+    `tombstone_ms`. Both follow from the retention.
     """
 
     clock: Clock
     steady: Clock
+    expiring: Clock
     sleep: Sleep
     new_id: NewId
     count: Count
     spread: Spread
     trace: TraceSink
     await_writer: Sleep
+    page_ms: int
+    tombstone_ms: int

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.effects import TraceRecord, discard_trace
+from tidings.core.effects import TraceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidings.core.effects import Clock, NewId, TraceSink
+    from tidings.core.effects import Runtime
 
 HEADER = "traceparent"
 XRAY_HEADER = "x-amzn-trace-id"
@@ -97,9 +97,9 @@ def _xray(text: str) -> str | None:
     return _w3c(f"00-{root[1]}{root[2]}-{parent}-01")
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Tracer:
-    """A selector of the requests to trace. It passes a record of each traced page to `sink`.
+    """A selector of the requests to trace. It passes records of traced pages to `Runtime.trace`.
 
     *mode* is `REQUESTED` to trace only callers that request a trace, `ALL` to trace also callers
     that send no header, or `OFF`. Many instrumented callers request a trace every time, so a
@@ -108,10 +108,7 @@ class Tracer:
     """
 
     mode: str
-    clock: Clock
-    steady: Clock
-    new_id: NewId
-    sink: TraceSink
+    runtime: Runtime
     _spent_ms: int = field(default=0)  # the time up to which the rate is used up
 
     def choose(self, given: str | None) -> str:
@@ -121,29 +118,15 @@ class Tracer:
         """
         if self.mode == OFF or given == "" or (given is None and self.mode == REQUESTED):
             return ""
-        now_ms = self.steady()
+        now_ms = self.runtime.steady()
         paid_ms = max(min(self._spent_ms, now_ms), now_ms - limits.TRACES_AT_ONCE * _TOKEN_MS)
         if paid_ms + _TOKEN_MS > now_ms:
             return ""
         self._spent_ms = paid_ms + _TOKEN_MS
-        return given or new_traceparent(self.new_id())
+        return given or new_traceparent(self.runtime.new_id())
 
     def report_ingested(self, feed: str, page: int, at_ms: int, trace: str) -> None:
         """Report that *page*, committed at *at_ms*, is in the log, unless *trace* is empty."""
         if trace:
-            self.sink(
-                TraceRecord(INGEST, feed, page, max(0, self.clock() - at_ms), trace_id(trace))
-            )
-
-
-def _no_time() -> int:
-    raise AssertionError("nothing is traced")
-
-
-def _no_id() -> str:
-    raise AssertionError("nothing is traced")
-
-
-def disabled_tracer() -> Tracer:
-    """Return a tracer that traces nothing."""
-    return Tracer(mode=OFF, clock=_no_time, steady=_no_time, new_id=_no_id, sink=discard_trace)
+            ms = max(0, self.runtime.clock() - at_ms)
+            self.runtime.trace(TraceRecord(INGEST, feed, page, ms, trace_id(trace)))

@@ -22,7 +22,8 @@ from tidings.core import limits
 from tidings.core.changeagent.documents import USERS
 from tidings.core.changeagent.tag_index import IndexMonitor
 from tidings.core.durable_streams.service import StreamReader, StreamWriter
-from tidings.core.effects import Runtime
+from tidings.core.effects import Runtime, one_by_one
+from tidings.core.erasure.rewriting import StreamTexts
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.feeds.records import Removed
 from tidings.core.feeds.remover import FeedDataParts
@@ -32,7 +33,7 @@ from tidings.core.hooks.registry import Registry, WebhookAdmin
 from tidings.core.hooks.webhook import WebhookDelivery
 from tidings.core.maintenance.clients import LocalClients
 from tidings.core.maintenance.history import Figures, History
-from tidings.core.maintenance.restore import Restorer
+from tidings.core.maintenance.restore import Restorer, Rewinder
 from tidings.core.maintenance.sweep import Failures
 from tidings.core.model.feeds import ERASE, HOST, PUSH, public_name
 from tidings.core.newest import Newest
@@ -54,19 +55,18 @@ from tidings.server.wakeups import FeedNotifications, Rests, Runs, Wakeups, Webh
 from tidings.server.writer import StateProjection, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from typing import Any
 
     from tidings.core.auth.guard import Bearers
-    from tidings.core.consumers.service import Lag
+    from tidings.core.consumers.service import ConsumerMonitor, Lag
     from tidings.core.effects import TraceRecord
-    from tidings.core.erasure.eraser import Eraser
+    from tidings.core.erasure.eraser import ErasureProgress
     from tidings.core.erasure.records import Erasure
+    from tidings.core.erasure.rewriting import TextEraser
     from tidings.core.errors import StorageFailed
     from tidings.core.feeds.records import FeedData
     from tidings.core.followers.follower import Handler
-    from tidings.core.maintenance.sweep import Sweeper
     from tidings.core.model.pages import Page
     from tidings.core.websocket.send import Broadcast
     from tidings.http.request import Endpoint
@@ -145,12 +145,6 @@ def write_trace(record: TraceRecord) -> None:
         traces.warning(f"late {place}", fields)
 
 
-def one_by_one(task: Callable[[Any], None], items: Iterable[Any]) -> None:
-    """Implement `Spread`: run the tasks one after the other, because none waits for a network."""
-    for item in items:
-        task(item)
-
-
 def _request_pools() -> dict[tuple[bool, bool], ThreadPoolExecutor]:
     """Return the threads for requests, by whether these are slow (`Host.SLOW`), and heavy."""
     return {
@@ -174,7 +168,6 @@ class Host(Assembly):
     stores: FileStores
     target = "--data FOLDER"
     follower_config = STATE_CONFIG
-    expiring = staticmethod(expiring_ms)
     aging = staticmethod(steady_ms)
     sum_rows_max = SUM_ROWS_MAX
     forget_every_ms = limits.SWEEP_EVERY_MS
@@ -219,12 +212,15 @@ class Host(Assembly):
         runtime = Runtime(
             clock=now_ms,
             steady=steady_ms,
+            expiring=expiring_ms,
             sleep=sleep_ms,
             new_id=new_id,
             count=self.count,
             spread=one_by_one,
             trace=write_trace,
             await_writer=self._await_writer,
+            page_ms=settings.page_ms,
+            tombstone_ms=settings.tombstone_ms,
         )
         super().__init__(stores=stores, runtime=runtime, settings=settings, new_key=os.urandom)
         self._follow()
@@ -299,7 +295,7 @@ class Host(Assembly):
         Other readers check the directory, and end within two seconds.
         """
         self.late_consumers.pop(feed, None)
-        self.sweeper.disconnect(feed)
+        self.sweeper.connections.disconnect(feed)
         self.notifications.look_soon(feed)
         self.waker.wake(HOST, REMOVE)
 
@@ -417,13 +413,10 @@ class Host(Assembly):
         restorer = Restorer(
             reader=self.reader,
             numbers=self.stores.log,
-            followers=self.stores.followers,
-            consumers=self.stores.consumers,
             profiles=self.profiles,
             archive=self.stores.archive,
-            sleep=sleep_ms,
-            new_id=new_id,
-            page_ms=self.settings.page_ms,
+            rewinder=Rewinder(self.stores.followers, self.stores.consumers, self.runtime),
+            runtime=self.runtime,
         )
         starts, chained = SqliteStarts(self.database), self.settings.sources
         return Generations(
@@ -541,11 +534,8 @@ class Host(Assembly):
         return frozenset(islice(found, limits.FEEDS_NAMED))
 
     @cached_property
-    def sweeper(self) -> Sweeper:
-        sweeper = super().sweeper
-        monitor = sweeper.consumer_monitor
-        assert monitor is not None, "every host has named consumers"
-        return replace(sweeper, consumer_monitor=replace(monitor, observe=self._note_lags))
+    def consumer_monitor(self) -> ConsumerMonitor:
+        return replace(super().consumer_monitor, observe=self._note_lags)
 
     def _note_lags(self, feed: str, lags: Sequence[Lag]) -> None:
         """Keep the lags of a feed with a late consumer. The sweep visits it each minute."""
@@ -602,8 +592,11 @@ class Host(Assembly):
         self.waker.follow(self.state.wake, runs, relays)
 
     @cached_property
-    def eraser(self) -> Eraser:
-        return replace(super().eraser, rest=Rests(ERASE_REST), streams=self.stores.streams)
+    def erasure_progress(self) -> ErasureProgress:
+        return replace(super().erasure_progress, rest=Rests(ERASE_REST))
+
+    def text_erasers(self) -> list[TextEraser]:
+        return [StreamTexts(self.stores.streams, self.stores.log), *super().text_erasers()]
 
     def on_nothing_erased(self, feed: str, erasure: Erasure) -> None:
         log.warning(
@@ -625,7 +618,7 @@ class Host(Assembly):
     def wake_due_erasures(self, feed: str, erases: bool) -> int | None:
         return super().wake_due_erasures(feed, True)  # the followers of a server do not know this
 
-    @property
+    @cached_property
     def index_monitor(self) -> IndexMonitor:
         return IndexMonitor(self.stores.tags, self.indexer.run, now_ms)
 

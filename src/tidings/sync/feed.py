@@ -23,7 +23,8 @@ from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.aws.dynamodb.relays import DynamoDBRelays
 from tidings.aws.dynamodb.state import DynamoDBState
-from tidings.aws.effects import new_id, now_ms, sleep_ms, steady_ms
+from tidings.aws.effects import new_runtime, now_ms, sleep_ms
+from tidings.core.effects import discard_count
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import Filler, Reader
@@ -303,8 +304,8 @@ class DynamoDBFeed:
         return self.reader().frontier(self.feed, self.checkpoint()).page
 
     def reader(self) -> Reader:
-        log, count = self.log(), lambda metric, value: None  # the summary of a sync has the counts
-        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=count)
+        log = self.log()
+        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=discard_count)
 
     def profiles(self) -> ProfileStore:
         return ProfileStore(DynamoDBRecords(self.client(), self.settings.control_table))
@@ -316,13 +317,10 @@ class DynamoDBFeed:
         return TombstoneStore(DynamoDBRecords(self.client(), self.settings.control_table))
 
     def corrector(self) -> Corrector:
-        reader, page_ms = self.reader(), self.settings.page_ms
         return Corrector(
             states=self.state(),
-            filler=Filler(reader, page_ms),
-            steady=steady_ms,
-            sleep=sleep_ms,
-            new_id=new_id,
+            filler=Filler(self.reader(), self.settings.page_ms),
+            runtime=new_runtime(self.settings),
             feed_names=FixedFeeds(frozenset({self.feed})),
             tombstones=self.tombstones(),
             writable=self.writable,

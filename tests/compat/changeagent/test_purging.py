@@ -41,7 +41,7 @@ class Purging:
         """Purge; the numbers of the changes that remain, from 1."""
         scene = self.scene
         rule = Purges(self.operator_documents) if purge is None else lambda feed: purge
-        replace(scene.retention_service, purge=rule).run(FEED)
+        replace(scene.retention_service, rules=(rule,)).run(FEED)
         return [number >> 10 for number in self.numbers()]
 
     def numbers(self, since: int = 0, *, strict: bool = False) -> list[int]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.fakes.runtime import EVERY_FEED
 from tests.fakes.settings import MemoryOperatorDocuments, MemoryProfiles
 from tests.unit.admin.cloudformation import deployed, describing
 from tidings.admin import feed_command
@@ -118,6 +119,7 @@ def allows(profiles: ProfileStore, role: Role, password: str, of: str = "main") 
             verifier=Verifier(b"key"),
             open=False,
             failures=FailedAttemptLimiter(lambda: 0, 50),
+            feed_names=EVERY_FEED,
         ).check(of, role, Credential(password))
     except WrongPassword:
         return False

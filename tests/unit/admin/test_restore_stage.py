@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.unit.admin.cloudformation import deployed
-from tidings.admin.state_target import ignore_metric
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.client.cli.main import main
 from tidings.core.archive import segments
 from tidings.core.archive.writer import Archiver
+from tidings.core.effects import discard_count
 from tidings.core.errors import Unavailable
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
@@ -129,7 +129,7 @@ def test_the_stage_runs_during_its_restore(client: Any, tmp_path: Path) -> None:
     kept, here = FolderArchive(tmp_path), ("--archive", str(tmp_path))
     for _ in range(4):
         old.put("main", _page(old.take("main")))
-    stalled = Archiver(kept, ignore_metric)
+    stalled = Archiver(kept, discard_count)
     _archive(client, "control", stalled, old)
     late = old.take("main")
     stalled.begin(
@@ -143,7 +143,7 @@ def test_the_stage_runs_during_its_restore(client: Any, tmp_path: Path) -> None:
     stalled.handle("main", old.read("main", 4))
     number = new.take("main")
     assert new.put("main", replace(_page(number), at_ms=AT + 1)) == f"{number}"
-    _archive(client, "tidings-dev-control-2", Archiver(kept, ignore_metric), new)
+    _archive(client, "tidings-dev-control-2", Archiver(kept, discard_count), new)
 
     run = CliRunner().invoke
     shown = run(main, ["archive", "show", "1..", *here, "--json"]).stdout.splitlines()

@@ -34,7 +34,7 @@ from tidings.twin import Twin
 class TestFileSpill(SpillContract):
     @pytest.fixture
     def spill(self, tmp_path: Path) -> FileSpill:
-        return FileSpill(tmp_path)
+        return FileSpill(tmp_path, range(8))
 
 
 pytestmark = pytest.mark.java

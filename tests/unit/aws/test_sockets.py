@@ -18,7 +18,9 @@ import pytest
 from tests.certificates import write_authority
 from tests.contract.answering import Answer, answering
 from tests.fakes import MemoryConnections, MemoryInbox, MemoryRegistry, MemorySubscriptions
+from tests.fakes.runtime import runtime_of
 from tests.unit.core.scene import one_by_one
+from tidings.aws.effects import now_ms, sleep_ms
 from tidings.aws.sockets import ApiGatewaySockets
 from tidings.core.errors import Unavailable
 from tidings.core.websocket.connections import Connection, Outcome
@@ -41,8 +43,7 @@ class Feed:
         self.delivery = Delivery(
             sockets=sockets,
             connections=self.known,
-            sleep=lambda ms: time.sleep(ms / 1000),
-            count=self._count,
+            runtime=runtime_of(now_ms, sleep=sleep_ms, count=self._count),
             exchange=sockets.exchange,
         )
 

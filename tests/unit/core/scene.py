@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count as counting
 from types import SimpleNamespace
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from tests.fakes import (
     MemoryArchive,
@@ -51,7 +51,8 @@ from tidings.core.changeagent.list import Lister
 from tidings.core.effects import Runtime, discard_trace
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import Follower, Handler
-from tidings.core.maintenance.sweep import Sweeper
+from tidings.core.maintenance.retention import RetentionService
+from tidings.core.maintenance.sweep import FollowerMonitor, Step, Sweeper
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, Pages, encode
@@ -123,6 +124,19 @@ class Demand(SumDemand):
         return self.scene.sums_wanted
 
 
+Archiving = TypeVar("Archiving", FollowerMonitor, RetentionService)
+
+
+def with_archive(service: Archiving, *, archives: bool) -> Archiving:
+    """Return *service* for a host with an archive, or without one."""
+    return replace(service, followers=replace(service.followers, archives=archives))
+
+
+def with_step(sweeper: Sweeper, name: str, step: Step) -> Sweeper:
+    """Return *sweeper* with *step* instead of the step *name* of a visit."""
+    return replace(sweeper, visit=replace(sweeper.visit, steps={**sweeper.visit.steps, name: step}))
+
+
 class Host(Assembly):
     """The services of a scene. It reads profiles without a cache, and rows in this thread."""
 
@@ -186,14 +200,16 @@ class Host(Assembly):
         return lambda states: states
 
     @cached_property
+    def retention_service(self) -> RetentionService:
+        """Return the service of a host that archives nothing by itself."""
+        return with_archive(super().retention_service, archives=False)
+
+    @cached_property
     def sweeper(self) -> Sweeper:
         """Return the sweeper of a host that archives nothing by itself."""
         sweeper = super().sweeper
-        return replace(
-            sweeper,
-            archives=False,
-            retention_service=replace(sweeper.retention_service, archives=False),
-        )
+        followers = with_archive(sweeper.visit.followers, archives=False)
+        return replace(sweeper, visit=replace(sweeper.visit, followers=followers))
 
     def trace(self, handler: Handler, late_ms: int | None = None) -> Handler:
         return handler
@@ -239,12 +255,15 @@ class Scene:
         self.runtime = Runtime(
             clock=self.clock,
             steady=lambda: self.clock() + self.set_back_ms,
+            expiring=self.clock,
             sleep=self.wait,
             new_id=self.new_id,
             count=self.count,
             spread=one_by_one,
             trace=discard_trace,
             await_writer=self.wait,
+            page_ms=PAGE_MS,
+            tombstone_ms=TOMBSTONE_MS,
         )
         self.connections = MemoryConnections(self.inbox, self.subscriptions, self.registry)
         self.issuer = KeyIssuer(self.keys, self.profiles, self.clock)
@@ -258,7 +277,7 @@ class Scene:
         self.projector, self.pusher = cast(Projector, host.projector()), self.lane(0)
         self.archiver = host.archiver()
         self.gathering = host.archive_follower
-        self.sweeper, self.retention_service = host.sweeper, host.sweeper.retention_service
+        self.sweeper, self.retention_service = host.sweeper, host.retention_service
 
     def lane(self, number: int) -> Pusher:
         """Return a lane of push, in a process of its own."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
 import pytest
 
 from tests.fakes import MemoryOutbox
+from tests.fakes.runtime import runtime_of
 from tests.fakes.state import MemoryTags
 from tests.unit.core.hooks.hook_scene import hooked
 from tests.unit.core.ingest.test_outbox import forwarder, message
@@ -93,11 +93,12 @@ def test_a_webhook_sends_what_is_due() -> None:
 def test_requests_are_traced_after_a_clock_that_was_ahead() -> None:
     now = {"wall": 10**12, "steady": 0}
     tracer = Tracer(
-        mode=REQUESTED,
-        clock=lambda: now["wall"],
-        steady=lambda: now["steady"] + 10**9,
-        new_id=lambda: "d" * 32,
-        sink=cast(Any, None),
+        REQUESTED,
+        runtime_of(
+            lambda: now["wall"],
+            steady=lambda: now["steady"] + 10**9,
+            new_id=lambda: "d" * 32,
+        ),
     )
     assert tracer.choose(TRACE)
     now["wall"] -= 2 * HOUR_MS

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.runtime import runtime_of
 from tests.unit.core.scene import NOW
 from tidings.core import limits, tracing
-from tidings.core.effects import TraceRecord, discard_trace
 from tidings.core.tracing import ALL, MODES, OFF, REQUESTED, Tracer, parse_trace_headers
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -29,7 +29,7 @@ class Clock:
 
 
 def tracer(mode: str, clock: Clock) -> Tracer:
-    return Tracer(mode=mode, clock=clock, steady=clock, new_id=lambda: "d" * 32, sink=discard_trace)
+    return Tracer(mode, runtime_of(clock, new_id=lambda: "d" * 32))
 
 
 @pytest.mark.parametrize(
@@ -126,10 +126,3 @@ def test_a_process_traces_some_and_then_one_a_second(mode: str) -> None:
     assert taken(100) == 1
     clock.now_ms += 3_600_000
     assert taken(100) == limits.TRACES_AT_ONCE
-
-
-def test_nothing_is_traced_by_default() -> None:
-    """No clock and no random number is used."""
-    untraced = tracing.disabled_tracer()
-    assert untraced.choose(SAMPLED) == ""
-    untraced.sink(TraceRecord("ingest", "main", 1, 0))

@@ -15,5 +15,5 @@ def test_no_field_of_a_chained_feed_is_left_out() -> None:
     yielded = chained().master
     yielded.act("yield", to="https://other.example/feeds/main")
     for node in (Chain().node, chained().node, copying.node, yielded, Cluster(2).nodes[0]):
-        document = node.control.document(FEED)
+        document = node.control.reporter.document(FEED)
         assert RelayReport(**document).document() == document

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.hosts import make_key, raise_floor
-from tests.unit.core.scene import NOW, PAGE_MS, Scene
+from tests.unit.core.scene import NOW, Scene
 from tidings.client.cli.main import main
 from tidings.core import limits
 from tidings.core.durable_streams.service import StreamWriter
@@ -27,7 +27,7 @@ from tidings.core.durable_streams.stream import Appending, Extent, Producer, Str
 from tidings.core.errors import Unavailable
 from tidings.core.log.append import Appender
 from tidings.core.model.cursors import Place
-from tidings.core.tracing import disabled_tracer
+from tidings.core.tracing import OFF, Tracer
 from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.documents import SqliteStreams
@@ -294,18 +294,17 @@ def test_a_page_and_its_producer_are_written_together(tmp_path: Path) -> None:
     """P21.6: where one is not, the other is not, and the producer tries again."""
     database = Database(tmp_path / "feed.db")
     pages, store = SqliteLog(database), Failing(database)
+    runtime = replace(Scene().runtime, clock=lambda: NOW)
     appender = Appender(
         log=pages,
         claims=SqliteClaims(database),
-        clock=lambda: NOW,
-        new_id=lambda: "id",
-        page_ms=PAGE_MS,
+        runtime=runtime,
     )
     writer = StreamWriter(
         appender=appender,
         store=store,
-        runtime=replace(Scene().runtime, clock=lambda: NOW),
-        tracer=disabled_tracer(),
+        runtime=runtime,
+        tracer=Tracer(OFF, runtime),
     )
     writer.create("main", "s", Appending(b"a", "text/plain"))
     before = store.stream("main", "s"), pages.head("main")

@@ -231,7 +231,8 @@ async def _killed_again_and_again(folder: Path) -> int:
     for runs in count():
         async with hosted(folder / "feed.db", folder) as (host, _):
             store = _Killing(host.stores.records, saves=3)
-            vars(host)["eraser"] = replace(host.eraser, store=store)
+            vars(host)["erasure_progress"] = replace(host.erasure_progress, store=store)
+            vars(host).pop("eraser", None)
             if not runs:
                 await asyncio.to_thread(use_every_place, host)
             while not store.ended.is_set():
@@ -245,7 +246,7 @@ async def _killed_again_and_again(folder: Path) -> int:
 async def _reported(folder: Path) -> tuple[list[Erasure], dict[str, str], Any]:
     async with hosted(folder / "feed.db", folder) as (host, _):
         found = await asyncio.to_thread(host.stores.erasures.erasures, FEED)
-        shown = await asyncio.to_thread(host.erasures.locations, FEED, found[0])
+        shown = await asyncio.to_thread(host.erasure_reporter.locations, FEED, found[0])
         left = await asyncio.to_thread(host.stores.streams.stream, FEED, CONTINUED)
         return list(found), {each.name: each.note for each in shown}, left
 

@@ -214,17 +214,16 @@ class Guard:
     If *open* is True, every caller is admitted to a feed that has no credential. *bearers* are
     tried first, in order, so a caller that presents a key has only the rights of the key, even on
     an open feed. *failures* counts wrong passwords. Error messages suggest commands to the
-    operator; *target* is the option of these commands that names this host. If *feed_names* is
-    None, no feed is ever deleted.
+    operator; *target* is the option of these commands that names this host.
     """
 
     profiles: ProfileStore
     verifier: Verifier
     open: bool
     failures: FailedAttemptLimiter
+    feed_names: FeedNames
     bearers: Sequence[Bearers] = ()
     target: str = "--stage STAGE"
-    feed_names: FeedNames | None = None
 
     def check(
         self,
@@ -406,8 +405,7 @@ class Guard:
             FeedDeleted: the feed was deleted in the meantime.
             KeyEnded: the key has ended in the meantime.
         """
-        if self.feed_names is not None:
-            self.feed_names.check(feed)
+        self.feed_names.check(feed)
         if admission.may_end and must_disconnect(
             endings_at(self.profiles, feed), admission, since_ms, now_ms
         ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core.auth.guard import INGEST
@@ -13,17 +13,15 @@ from tidings.core.changeagent.changes import change_from, line_of, number_of
 from tidings.core.changeagent.documents import CONFIGURATION
 from tidings.core.errors import InvalidChange, Rejected, TooLarge, Unavailable, WrongContentType
 from tidings.core.ingest.ingest import append_lines, check_key, check_within
-from tidings.core.tracing import Tracer, disabled_tracer
+from tidings.core.tracing import Tracer
 
 if TYPE_CHECKING:
     from tidings.core.changeagent.documents import OperatorDocuments
     from tidings.core.changeagent.users import UserAuthenticator
     from tidings.core.changeagent.webhooks import WebhookVeto
     from tidings.core.counters import Counters
-    from tidings.core.effects import Count
     from tidings.core.ingest.ingest import PostRequest
     from tidings.core.log.append import Appender
-    from tidings.core.model.feeds import FeedNames
 
 _JSON = re.compile(r"application/json(;.*)?", re.DOTALL)
 
@@ -40,10 +38,8 @@ class Proposer:
     gate: UserAuthenticator
     operator_documents: OperatorDocuments
     ask: WebhookVeto
-    feed_names: FeedNames
-    count: Count
     counters: Counters
-    tracer: Tracer = field(default_factory=disabled_tracer)
+    tracer: Tracer
 
     def accept(self, request: PostRequest) -> int:
         """Append the change of *request*; return its id.
@@ -55,16 +51,16 @@ class Proposer:
         try:
             return self._accept(request)
         except Rejected as error:
-            self.count("RequestsRejected", 1)
+            self.tracer.runtime.count("RequestsRejected", 1)
             if isinstance(error, InvalidChange | TooLarge):
                 with suppress(Unavailable):  # a failure to count must not hide the error
-                    key = self.feed_names.find(request.feed)
+                    key = self.gate.guard.feed_names.find(request.feed)
                     if key is not None:
                         self.counters.refuse(key)
             raise
 
     def _accept(self, request: PostRequest) -> int:
-        feed = self.feed_names.key(request.feed)
+        feed = self.gate.guard.feed_names.key(request.feed)
         if feed != request.feed:
             request = request._replace(feed=feed)
         allowed = self.gate.check(feed, INGEST, request.credential)
@@ -74,7 +70,9 @@ class Proposer:
         key = None if request.key is None else check_key(request.key)
         body = request.content()
         change = change_from(body)
-        line = line_of(change, name=self.appender.new_id(), now_ms=self.appender.clock())
+        line = line_of(
+            change, name=self.appender.runtime.new_id(), now_ms=self.appender.runtime.clock()
+        )
         check_within(allowed, [line])
         hooks = config.decode_configuration(
             self.operator_documents.operator_document(feed, CONFIGURATION).text
@@ -83,5 +81,5 @@ class Proposer:
             webhooks.check(self.ask(hooks, change.data))
         own = key and allowed.namespaced_key(key)
         page = append_lines(self.appender, self.tracer, request, body, [line], own)
-        self.count("OperationsIngested", 1)
+        self.tracer.runtime.count("OperationsIngested", 1)
         return number_of(page.number, 0)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.documents import OperatorDocuments
     from tidings.core.effects import Runtime
     from tidings.core.erasure.service import Erasures
-    from tidings.core.log.stores import LogStore
     from tidings.core.model.pages import Page
     from tidings.core.settings.profiles import ProfileStore
 
@@ -38,7 +37,6 @@ class Forgetter:
     profiles: ProfileStore
     documents: OperatorDocuments
     erasures: Erasures
-    log: LogStore
     runtime: Runtime
     archive: ArchiveReader | None = None
     chained: Container[str] = ()
@@ -78,15 +76,15 @@ class Forgetter:
         if not days or feed in self.chained:
             return None
         after = int(self.documents.operator_document(feed, _DOCUMENT).text or 0)
-        floor = self.log.floor(feed)
+        floor = self.erasures.appender.log.floor(feed)
         if after + 1 < floor and self.archive is not None:
             return NEXT_SWEEP
-        pages = self.log.read(feed, max(after, floor - 1), 1)
+        pages = self.erasures.appender.log.read(feed, max(after, floor - 1), 1)
         return pages[0].at_ms + days * DAY_MS if pages else None
 
     def _pages(self, feed: str, after: int) -> Sequence[Page]:
         """Return some pages after page *after* from the archive or the log."""
-        floor = self.log.floor(feed)
+        floor = self.erasures.appender.log.floor(feed)
         if after + 1 < floor and self.archive is not None:
             pages = self.archive.read(feed, after, floor - 1)
             if not pages:  # a gap, as at the beginning of an archive that was turned on later
@@ -94,7 +92,7 @@ class Forgetter:
                 pages = self.archive.read(feed, max(after, begin), floor - 1)
             if pages:
                 return pages
-        return self.log.read(feed, max(after, floor - 1), limits.FORGET_PAGES)
+        return self.erasures.appender.log.read(feed, max(after, floor - 1), limits.FORGET_PAGES)
 
     def _forget(self, feed: str, page: Page) -> None:
         for slot, line in page.entries():

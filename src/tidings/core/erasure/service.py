@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.keys import KeyStore
     from tidings.core.consumers.consumer import Consumer, ConsumerStore
+    from tidings.core.effects import Runtime
     from tidings.core.erasure.records import Erasure, ErasureStore, Ledger
     from tidings.core.ingest.write_bounds import ParentBoundCheck
     from tidings.core.log.append import Appender
     from tidings.core.model.pages import Page
+
 
 Status = Literal["done", "pending", "outside"]
 
@@ -43,6 +45,110 @@ class Location:
     status: Status
     note: str
     until_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureReporter:
+    """The reports on erasures.
+
+    *archives* is True if the deployment has an archive. *file_rewritten_ms* is the time at which
+    its database file was last rewritten without its free space, 0 if never; None without a file.
+    The tables can be restored to any time in the last *recovery_ms*.
+    """
+
+    consumers: ConsumerStore
+    keys: KeyStore
+    runtime: Runtime
+    archives: bool = False
+    file_rewritten_ms: int | None = None
+    recovery_ms: int = 0
+
+    def locations(self, feed: str, erasure: Erasure) -> Sequence[Location]:
+        """Return the status of *erasure* for each location of the data."""
+        return [*self._stored(erasure), *self._others(feed, erasure)]
+
+    def _stored(self, erasure: Erasure) -> Sequence[Location]:
+        """Return the locations that the job erases."""
+        counts = f"{erasure.entries} entries on {erasure.pages} pages"
+        if erasure.reached(Phase.KEPT) and not erasure.has_found:
+            counts += "; nothing was found: check type and id, or the data were erased before"
+        texts = "errors of workers, labels and bounds of ended keys, and names of durable streams"
+        found = [
+            _step("log", erasure.reached(Phase.PARKED), counts),
+            _step("state", True, "the object's row is a tombstone without its data"),
+            _step("removed parents", erasure.reached(Phase.PARKED), "of the same pages"),
+            _step("parked messages", erasure.reached(Phase.ARCHIVE), f"{erasure.parked} messages"),
+            _step("texts", erasure.reached(Phase.ARCHIVE), f"{erasure.texts} of {texts}"),
+        ]
+        if erasure.as_parent:
+            note = f"{erasure.corrected} objects have lost the parent"
+            found.append(_step("parents", erasure.reached(Phase.WAITING), note))
+        if self.archives:
+            note = f"{erasure.parts} parts rewritten"
+            found.append(_step("archive", erasure.reached(Phase.SPACE), note))
+        if self.file_rewritten_ms is not None:
+            note = "free pages of the database file, and its write-ahead log"
+            found.append(_step("free space", erasure.reached(Phase.KEPT), note))
+            note = "copies in partly filled pages are removed when the server starts the next time"
+            is_rewritten = 0 < erasure.done_ms <= self.file_rewritten_ms
+            found.append(_step("database file", is_rewritten, note))
+        note = "the erasure entry and the tombstone have the type, the id and the parents"
+        kept: Status = "done" if erasure.phase is Phase.DONE else "pending"
+        found.append(Location("erasure entry", kept, note, erasure.until_ms))
+        return found
+
+    def _others(self, feed: str, erasure: Erasure) -> Sequence[Location]:
+        consumers = self.consumers.consumers(feed)
+        behind = sorted(
+            consumer.name
+            for consumer in consumers
+            if position.rank(consumer.position) < position.rank(erasure.place)
+        )
+        note = f"not acknowledged by: {', '.join(behind)}" if behind else "all have acknowledged it"
+        return [
+            Location("named consumers", "pending" if behind else "done", note),
+            self._filters(feed, erasure, consumers),
+            Location("copies", "outside", "each copy erases its own data and reports it"),
+            Location("tables", "outside", "the lake's job removes the rows from its tables"),
+            self._exports(erasure),
+            Location("backups", "outside", "backups made before the erasure have the data"),
+            *([self._recovery(erasure)] if self.recovery_ms else []),
+        ]
+
+    def _filters(self, feed: str, erasure: Erasure, consumers: Sequence[Consumer]) -> Location:
+        if erasure.phase is Phase.DONE:
+            return Location("filters", "outside", "not known, because the id was erased")
+        names = [f"consumer {each.name}" for each in consumers if erasure.is_named(each.filter)]
+        for key in self.keys.keys(feed):
+            if erasure.is_named(key.bound, key.label):
+                names.append(f"key {key.id}")
+        if not names:
+            note = "no filter of a consumer or webhook, and no key, names the object"
+            return Location("filters", "done", note)
+        remedy = "change or delete consumers and webhooks, revoke keys"
+        some = ", ".join(names[: limits.FILTERS_NAMED])
+        return Location("filters", "outside", f"{len(names)} name the object; {remedy}: {some}")
+
+    def _recovery(self, erasure: Erasure) -> Location:
+        until_ms = erasure.done_ms + self.recovery_ms if erasure.done_ms else 0
+        is_over = 0 < until_ms <= self.runtime.clock()
+        note = "the tables can be restored to a time before the erasure"
+        return Location("point-in-time recovery", "done" if is_over else "pending", note, until_ms)
+
+    def _exports(self, erasure: Erasure) -> Location:
+        if self.file_rewritten_ms is not None:
+            return Location("exports", "outside", "remove plans and dumps of syncs yourself")
+        # A deployment without a file of its own is a stage, with a bucket for syncs.
+        until_ms = erasure.requested_ms + limits.SYNC_FILES_GONE_MS
+        status: Status = "done" if until_ms <= self.runtime.clock() else "pending"
+        note = (
+            "files of syncs in the buckets of the stage; remove all other plans and dumps yourself"
+        )
+        return Location("exports", status, note, until_ms)
+
+
+def _step(name: str, is_done: bool, note: str) -> Location:
+    return Location(name, "done" if is_done else "pending", note)
 
 
 class _ObjectMoved(TidingsError):
@@ -77,23 +183,15 @@ class _LatestOperation(CurrentObjects):
 class Erasures:
     """The erasures of feeds, as clients request and see them. The caller has authorized the client.
 
-    *current* are the stores that have an object's latest operation. *archives* is True if the
-    deployment has an archive, *has_file* if it has a database file of its own, which was rewritten
-    without its free space at *rewritten_ms*. *ledger* has the erasures that a restored log may
-    lack. The tables can be restored to any time in the last *recovery_ms*.
+    *current* are the stores that have an object's latest operation. *ledger* has the erasures that
+    a restored log may lack.
     """
 
     appender: Appender
     current: ParentBoundCheck
     store: ErasureStore
-    consumers: ConsumerStore
-    tombstone_ms: int
-    archives: bool = False
-    has_file: bool = False
-    rewritten_ms: int = 0
-    keys: KeyStore
+    runtime: Runtime
     ledger: Ledger | None = None
-    recovery_ms: int = 0
 
     def request(self, feed: str, entry: Entry, key: str | None = None) -> Erasure:
         """Append the erasure entry for *entry* and return the record of the erasure.
@@ -185,10 +283,6 @@ class Erasures:
             return None
         return self._of_page(page)
 
-    def locations(self, feed: str, erasure: Erasure) -> Sequence[Location]:
-        """Return the status of *erasure* for each location of the data."""
-        return [*self._stored(erasure), *self._others(feed, erasure)]
-
     def _before(self, feed: str, text: str) -> Place | None:
         if not text:
             return None
@@ -217,7 +311,7 @@ class Erasures:
         lives = latest.line != "" and event_of(latest.line) != "delete"
         if lives:
             entry = replace(entry, parents=parse_line(latest.line).parents)
-        lines = [encode_entry(entry, now_ms=self.appender.clock())]
+        lines = [encode_entry(entry, now_ms=self.runtime.clock())]
         if lives and before is not None and latest.at >= (before.page, before.slot):
             lines.append(latest.line)
         if key is None:
@@ -227,90 +321,7 @@ class Erasures:
         return self.appender.append_once(feed, lines, key, fingerprint, latest)
 
     def _of_page(self, page: Page) -> Erasure | None:
-        row = next(rows_of(page, tombstone_ms=self.tombstone_ms), None)
+        row = next(rows_of(page, tombstone_ms=self.runtime.tombstone_ms), None)
         if row is None or row.slot or not is_erasure(row.line):
             return None
-        return erasure_of(row, self.tombstone_ms)
-
-    def _stored(self, erasure: Erasure) -> Sequence[Location]:
-        """Return the locations that the job erases."""
-        counts = f"{erasure.entries} entries on {erasure.pages} pages"
-        if erasure.reached(Phase.KEPT) and not erasure.has_found:
-            counts += "; nothing was found: check type and id, or the data were erased before"
-        texts = "errors of workers, labels and bounds of ended keys, and names of durable streams"
-        found = [
-            _step("log", erasure.reached(Phase.PARKED), counts),
-            _step("state", True, "the object's row is a tombstone without its data"),
-            _step("removed parents", erasure.reached(Phase.PARKED), "of the same pages"),
-            _step("parked messages", erasure.reached(Phase.ARCHIVE), f"{erasure.parked} messages"),
-            _step("texts", erasure.reached(Phase.ARCHIVE), f"{erasure.texts} of {texts}"),
-        ]
-        if erasure.as_parent:
-            note = f"{erasure.corrected} objects have lost the parent"
-            found.append(_step("parents", erasure.reached(Phase.WAITING), note))
-        if self.archives:
-            note = f"{erasure.parts} parts rewritten"
-            found.append(_step("archive", erasure.reached(Phase.SPACE), note))
-        if self.has_file:
-            note = "free pages of the database file, and its write-ahead log"
-            found.append(_step("free space", erasure.reached(Phase.KEPT), note))
-            note = "copies in partly filled pages are removed when the server starts the next time"
-            is_rewritten = 0 < erasure.done_ms <= self.rewritten_ms
-            found.append(_step("database file", is_rewritten, note))
-        note = "the erasure entry and the tombstone have the type, the id and the parents"
-        kept: Status = "done" if erasure.phase is Phase.DONE else "pending"
-        found.append(Location("erasure entry", kept, note, erasure.until_ms))
-        return found
-
-    def _others(self, feed: str, erasure: Erasure) -> Sequence[Location]:
-        consumers = self.consumers.consumers(feed)
-        behind = sorted(
-            consumer.name
-            for consumer in consumers
-            if position.rank(consumer.position) < position.rank(erasure.place)
-        )
-        note = f"not acknowledged by: {', '.join(behind)}" if behind else "all have acknowledged it"
-        return [
-            Location("named consumers", "pending" if behind else "done", note),
-            self._filters(feed, erasure, consumers),
-            Location("copies", "outside", "each copy erases its own data and reports it"),
-            Location("tables", "outside", "the lake's job removes the rows from its tables"),
-            self._exports(erasure),
-            Location("backups", "outside", "backups made before the erasure have the data"),
-            *([self._recovery(erasure)] if self.recovery_ms else []),
-        ]
-
-    def _filters(self, feed: str, erasure: Erasure, consumers: Sequence[Consumer]) -> Location:
-        if erasure.phase is Phase.DONE:
-            return Location("filters", "outside", "not known, because the id was erased")
-        names = [f"consumer {each.name}" for each in consumers if erasure.is_named(each.filter)]
-        for key in self.keys.keys(feed):
-            if erasure.is_named(key.bound, key.label):
-                names.append(f"key {key.id}")
-        if not names:
-            note = "no filter of a consumer or webhook, and no key, names the object"
-            return Location("filters", "done", note)
-        remedy = "change or delete consumers and webhooks, revoke keys"
-        some = ", ".join(names[: limits.FILTERS_NAMED])
-        return Location("filters", "outside", f"{len(names)} name the object; {remedy}: {some}")
-
-    def _recovery(self, erasure: Erasure) -> Location:
-        until_ms = erasure.done_ms + self.recovery_ms if erasure.done_ms else 0
-        is_over = 0 < until_ms <= self.appender.clock()
-        note = "the tables can be restored to a time before the erasure"
-        return Location("point-in-time recovery", "done" if is_over else "pending", note, until_ms)
-
-    def _exports(self, erasure: Erasure) -> Location:
-        if self.has_file:
-            return Location("exports", "outside", "remove plans and dumps of syncs yourself")
-        # A deployment without a file of its own is a stage, with a bucket for syncs.
-        until_ms = erasure.requested_ms + limits.SYNC_FILES_GONE_MS
-        status: Status = "done" if until_ms <= self.appender.clock() else "pending"
-        note = (
-            "files of syncs in the buckets of the stage; remove all other plans and dumps yourself"
-        )
-        return Location("exports", status, note, until_ms)
-
-
-def _step(name: str, is_done: bool, note: str) -> Location:
-    return Location(name, "done" if is_done else "pending", note)
+        return erasure_of(row, self.runtime.tombstone_ms)

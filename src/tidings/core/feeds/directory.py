@@ -23,11 +23,16 @@ class Directory:
     The feeds *configured* exist without a record. A record is used for `limits.FEED_AGE_MS`,
     measured by *aging*, or until `forget`. A name without a record is cached, too. A server looks
     up names in its event loop, so there is no lock: each operation on the cache is atomic.
+
+    Other processes may accept requests for a deleted feed for *stale_ms*, 0 if there is only one
+    process.
     """
 
-    def __init__(self, store: FeedStore, configured: Collection[str], aging: Clock) -> None:
+    def __init__(
+        self, store: FeedStore, configured: Collection[str], aging: Clock, stale_ms: int = 0
+    ) -> None:
         self.configured = frozenset(configured)
-        self._store, self._aging = store, aging
+        self.store, self.stale_ms, self._aging = store, stale_ms, aging
         # Each record has the token that was current when its read began, see `profiles.Recent`.
         self._known: Newest[str, tuple[int, FeedRecord | None, object]] = Newest()
         self._token = object()
@@ -103,7 +108,7 @@ class Directory:
 
     def fresh(self, name: str) -> FeedRecord | None:
         """Return the record of *name* as it is stored now; see `record`."""
-        record = self._store.record(name)
+        record = self.store.record(name)
         return FeedRecord(name) if record is None and name in self.configured else record
 
     def forget(self) -> None:
@@ -112,7 +117,7 @@ class Directory:
 
     def records(self, after: str = "", limit: int = limits.FEEDS_LISTED) -> Sequence[FeedRecord]:
         """Return at most *limit* records above *after* by name, with those of configured feeds."""
-        stored = {each.name: each for each in self._store.records(after, limit)}
+        stored = {each.name: each for each in self.store.records(after, limit)}
         last = max(stored) if len(stored) == limit else ""  # the configured ones after it come next
         others = {
             name: FeedRecord(name)

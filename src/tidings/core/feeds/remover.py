@@ -17,7 +17,7 @@ from tidings.core.feeds.records import TABLES_DROPPED, TABLES_PENDING, Removed
 from tidings.core.model.feeds import key_of
 
 if TYPE_CHECKING:
-    from tidings.core.effects import Clock
+    from tidings.core.effects import Runtime
     from tidings.core.feeds.directory import Directory
     from tidings.core.feeds.records import FeedData, FeedRecord, FeedStore, Removal
 
@@ -35,10 +35,8 @@ class Remover:
     """
 
     directory: Directory
-    store: FeedStore
     data: FeedData
-    clock: Clock
-    steady: Clock
+    runtime: Runtime
     settle_ms: int = limits.REMOVE_SETTLE_MS
     overwrite: Callable[[], bool] | None = None
 
@@ -52,28 +50,30 @@ class Remover:
             Unavailable: a store does not answer; another run continues.
         """
         more = False
-        for record in self.store.unfinished():
+        for record in self.directory.store.unfinished():
             for removal in record.unfinished:
                 more |= self._run(record.name, removal.number, until_ms)
-                if self.steady() >= until_ms:
+                if self.runtime.steady() >= until_ms:
                     return more or self.has_work()
         return more
 
     def has_work(self) -> bool:
         """Return True if a removal can be continued now."""
-        removals = [removal for each in self.store.unfinished() for removal in each.unfinished]
-        return any(not removal.done_ms and self._is_due(removal) for removal in removals)
+        return any(self._is_due(each) for each in self._undone())
 
     def waits(self) -> bool:
         """Return True if a removal waits for its second pass."""
-        records = self.store.unfinished()
-        return any(not removal.done_ms for each in records for removal in each.unfinished)
+        return any(self._undone())
+
+    def _undone(self) -> list[Removal]:
+        records = self.directory.store.unfinished()
+        return [each for record in records for each in record.unfinished if not each.done_ms]
 
     def _run(self, name: str, number: int, until_ms: int) -> bool:
         """Continue one removal; return True if more can be done now."""
         key = key_of(name, number)
         while True:
-            record = self.store.record(name)
+            record = self.directory.store.record(name)
             removal = _find(record, number) if record else None
             if record is None or removal is None or removal.done_ms or not self._is_due(removal):
                 return False
@@ -82,14 +82,14 @@ class Remover:
                 return False  # for example because of a backup; another run tries again later
             if not self._save(record.with_removal(after)):
                 return True  # the record was changed; the next run reads it again
-            if self.steady() >= until_ms:
+            if self.runtime.steady() >= until_ms:
                 return True
 
     def _is_due(self, removal: Removal) -> bool:
         """Return True unless the removal waits until no process writes any more."""
         if removal.passes != PASSES - 1 or removal.place:
             return True
-        waited_ms = self.clock() - removal.deleted_ms
+        waited_ms = self.runtime.clock() - removal.deleted_ms
         return not 0 <= waited_ms < max(self.settle_ms, limits.REMOVE_SETTLE_MS)
 
     def _advance(self, key: str, removal: Removal, until_ms: int) -> Removal:
@@ -97,7 +97,7 @@ class Remover:
         if removal.passes >= PASSES:
             if self.overwrite is not None and not self.overwrite():
                 return removal
-            return replace(removal, done_ms=self.clock())
+            return replace(removal, done_ms=self.runtime.clock())
         done = self.data.remove(key, removal.place, until_ms)
         counts = tuple(sorted((Counter(dict(removal.counts)) + Counter(done.counts)).items()))
         if done.resume_at is not None:
@@ -106,7 +106,7 @@ class Remover:
 
     def _save(self, record: FeedRecord) -> bool:
         try:
-            return self.store.save(record)
+            return self.directory.store.save(record)
         finally:
             self.directory.forget()
 

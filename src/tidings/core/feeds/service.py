@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.errors import (
@@ -28,9 +28,8 @@ from tidings.core.settings.documents import settings_of
 from tidings.core.settings.profiles import Profile, change, possible, validate, with_lost
 
 if TYPE_CHECKING:
-    from tidings.core.effects import Clock, Sleep
+    from tidings.core.effects import Runtime
     from tidings.core.feeds.directory import Directory
-    from tidings.core.feeds.records import FeedStore
     from tidings.core.log.stores import LogStore
     from tidings.core.maintenance.restore import Numbers
     from tidings.core.settings.documents import settings_of
@@ -39,8 +38,6 @@ from tidings.core.settings.profiles import ProfileStore
 # Returns the profile with the settings of a request.
 # Raises InvalidSetting: a setting is invalid.
 ProfileChange = Callable[[Profile], Profile]
-# Returns what uses the feed with a key, for example `the consumer billing`, ordered.
-Users = Callable[[str], Sequence[str]]
 
 
 def keep(profile: Profile) -> Profile:
@@ -48,36 +45,38 @@ def keep(profile: Profile) -> Profile:
     return profile
 
 
-def _ignore(key: str) -> None:
-    pass
+class FeedHost(Protocol):
+    """The host of feeds. Each method gets the key of a feed.
+
+    A killed process calls no method; the host finds unfinished removals with
+    `FeedStore.unfinished`.
+    """
+
+    def users_of(self, feed: str) -> Sequence[str]:
+        """Return what uses *feed*, for example `the consumer billing`, ordered."""
+
+    def on_feed_created(self, feed: str) -> None:
+        """Start the work for *feed*, after its record was written."""
+
+    def on_feed_deleted(self, feed: str) -> None:
+        """End the readers of *feed* and start the removal, after its record was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feeds:
     """The service that creates and deletes the feeds of a host.
 
-    *users* returns what uses a feed. *on_created* and *on_deleted* are called with the key of a
-    feed after the record was written, so that the host can start its work or end its readers, and
-    start the removal. A killed process calls neither; the host finds unfinished removals with
-    `FeedStore.unfinished`. *page_ms* is the lifetime with which a page is written.
-
-    Other processes may accept requests for a deleted feed for *stale_ms*, 0 if there is only one
-    process. A feed of the same name is created after this time: otherwise a client could create it
-    and lose an acknowledged operation, because another process added it to the deleted feed.
+    A feed with the name of a deleted one is created after `Directory.stale_ms`: otherwise a client
+    could create it and lose an acknowledged operation, because another process added it to the
+    deleted feed.
     """
 
     directory: Directory
-    store: FeedStore
     profiles: ProfileStore
     log: LogStore
     numbers: Numbers
-    users: Users
-    clock: Clock
-    page_ms: int
-    sleep: Sleep
-    stale_ms: int = 0
-    on_created: Callable[[str], None] = _ignore
-    on_deleted: Callable[[str], None] = _ignore
+    runtime: Runtime
+    host: FeedHost
 
     def create(
         self, name: str, settings: ProfileChange = keep, *, by: str = "", only_new: bool = False
@@ -107,7 +106,7 @@ class Feeds:
             self._await_others(record)
             created = self._create(name, record, settings, by)
             if created is not None:
-                self.on_created(created.key)
+                self.host.on_feed_created(created.key)
                 return created, True
             return None
 
@@ -154,14 +153,14 @@ class Feeds:
             self._check_unused(record, force=force)
             deleted = self._deleted(record, tables=tables, by=by)
             if self._save(deleted):
-                self.on_deleted(record.key)
+                self.host.on_feed_deleted(record.key)
                 return replace(deleted, version=record.version + 1)
             return None
 
         return until_saved(attempt, f"the record of the feed {name}")
 
     def _deleted(self, record: FeedRecord, *, tables: bool, by: str) -> FeedRecord:
-        now = self.clock()
+        now = self.runtime.clock()
         last_page = max(record.last_page, self.log.head(record.key))
         kept = TABLES_PENDING if tables else TABLES_KEPT
         return replace(
@@ -173,7 +172,7 @@ class Feeds:
         ).with_removal(Removal(record.number, now, tables=kept))
 
     def _check_unused(self, record: FeedRecord, *, force: bool) -> None:
-        users = () if force else self.users(record.key)
+        users = () if force else self.host.users_of(record.key)
         if users:
             shown = ", ".join(users[: limits.FEED_USERS_SHOWN])
             more = len(users) - limits.FEED_USERS_SHOWN
@@ -185,15 +184,15 @@ class Feeds:
         """Wait until no process has a cached record in which the deleted feed exists."""
         if record is None:
             return
-        left_ms = self.stale_ms - (self.clock() - record.deleted_ms)
+        left_ms = self.directory.stale_ms - (self.runtime.clock() - record.deleted_ms)
         if left_ms > 0:  # a clock that was set back must not prolong the wait
-            self.sleep(min(left_ms, self.stale_ms))
+            self.runtime.sleep(min(left_ms, self.directory.stale_ms))
 
     def _create(
         self, name: str, record: FeedRecord | None, settings: ProfileChange, by: str
     ) -> FeedRecord | None:
         """Create the feed after *record*; return None if another request changed the record."""
-        now, by = self.clock(), by[: limits.FEED_BY_CHARS_MAX]
+        now, by = self.runtime.clock(), by[: limits.FEED_BY_CHARS_MAX]
         if record is None:
             created = FeedRecord(name, created_ms=now, by=by)
         else:
@@ -253,15 +252,15 @@ class Feeds:
         The page is written before the counter is raised, so that a crash in between leaves no gap.
         If *last_page* is higher after a crash, because of a restore, a second empty page follows.
         """
-        end, now = jump_end(last_page), self.clock()
+        end, now = jump_end(last_page), self.runtime.clock()
         last = max((page.number for page in self.log.read(key, 0)), default=0)
         if last < end:
-            self.log.put(key, jump(last + 1, end, at_ms=now, expires_ms=now + self.page_ms))
+            self.log.put(key, jump(last + 1, end, at_ms=now, expires_ms=now + self.runtime.page_ms))
         self.numbers.raise_head(key, end)
 
     def _save(self, record: FeedRecord) -> bool:
         try:
-            return self.store.save(record)
+            return self.directory.store.save(record)
         finally:  # also after an error, because the write may have been done
             self.directory.forget()
 

@@ -25,7 +25,7 @@ from tidings.core.followers.invocation import serve
 from tidings.core.followers.leases import Observation
 from tidings.core.model.feeds import ARCHIVE as ARCHIVE
 from tidings.core.model.feeds import FOLLOWERS as FOLLOWERS
-from tidings.core.model.feeds import PUSH, lane_of, pushers
+from tidings.core.model.feeds import PUSH, lane_of, one_lane, pushers
 from tidings.core.model.feeds import STATE as STATE
 from tidings.core.tracing import trace_id
 
@@ -162,6 +162,21 @@ def effective_checkpoints(
     else:
         counting.pop(ARCHIVE, None)
     return {name: page for name, page in counting.items() if (lane_of(name) or 0) < lanes}
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltInFollowers:
+    """The built-in followers of a host. *archives* is True if the host has an archive.
+
+    *lanes* returns the number of push lanes of a feed.
+    """
+
+    archives: bool = False
+    lanes: Callable[[str], int] = one_lane
+
+    def checkpoints(self, feed: str, stored: Mapping[str, int]) -> dict[str, int]:
+        """Return the `effective_checkpoints` of *feed*, given the *stored* ones."""
+        return effective_checkpoints(stored, archives=self.archives, lanes=self.lanes(feed))
 
 
 def advance_lease(lease: Lease, pages: Sequence[Page]) -> Lease:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
@@ -21,17 +21,15 @@ from tidings.core.errors import (
 )
 from tidings.core.model.json_body import lines_from, reader_for
 from tidings.core.model.operations import parse_line
-from tidings.core.tracing import Tracer, disabled_tracer
+from tidings.core.tracing import Tracer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidings.core.auth.guard import Allowed, Credential, Guard
     from tidings.core.counters import Counters
-    from tidings.core.effects import Runtime
     from tidings.core.ingest.write_bounds import Preconditions
     from tidings.core.log.append import Appender, Precondition
-    from tidings.core.model.feeds import FeedNames
     from tidings.core.model.pages import Page
 
     # A function that parses the body of a request. It takes the feed, the body, the content type
@@ -77,13 +75,11 @@ class Ingester:
     """
 
     appender: Appender
-    runtime: Runtime
-    feed_names: FeedNames
     counters: Counters
     guard: Guard
     required: Preconditions
+    tracer: Tracer
     lines: BodyParser = _operations
-    tracer: Tracer = field(default_factory=disabled_tracer)
 
     def accept(self, request: PostRequest) -> list[str]:
         """Append the operations of *request* and return their event ids, in order.
@@ -97,14 +93,14 @@ class Ingester:
         try:
             page, count = self._append(request)
         except Rejected as error:
-            self.runtime.count("RequestsRejected", 1)
+            self.tracer.runtime.count("RequestsRejected", 1)
             if isinstance(error, InvalidOperation | InvalidItem | TooLarge):
                 with suppress(Unavailable):
-                    key = self.feed_names.find(request.feed)
+                    key = self.guard.feed_names.find(request.feed)
                     if key is not None:
                         self.counters.refuse(key)
             raise
-        self.runtime.count("OperationsIngested", count)
+        self.tracer.runtime.count("OperationsIngested", count)
         if not request.ids:
             return []
         prefix = page.id_prefix
@@ -112,7 +108,7 @@ class Ingester:
 
     def _append(self, request: PostRequest) -> tuple[Page, int]:
         """Append the operations; return the page and the number of operations in it."""
-        feed = self.feed_names.key(request.feed)
+        feed = self.guard.feed_names.key(request.feed)
         if feed != request.feed:
             request = request._replace(feed=feed)
         allowed = INGEST.admit(self.guard, feed, request.credential)
@@ -120,7 +116,7 @@ class Ingester:
         key = None if request.key is None else check_key(request.key)
         reader_for(request.content_type)  # reject a wrong type before waiting for the body
         body = request.content()
-        lines = self.lines(feed, body, request.content_type, self.runtime.clock())
+        lines = self.lines(feed, body, request.content_type, self.tracer.runtime.clock())
         check_within(allowed, lines)
         required = self.required(feed, allowed, lines)
         own = key and allowed.namespaced_key(key)

@@ -20,7 +20,7 @@ from tidings.core.model.pages import Page, encode, filler
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tidings.core.effects import Clock, NewId
+    from tidings.core.effects import Runtime
     from tidings.core.log.stores import LogStore
     from tidings.core.model.pages import Page
 
@@ -88,15 +88,12 @@ def every_feed(feed: str) -> None:
 class Appender:
     """The writer of pages to the logs of feeds.
 
-    *page_ms* is the lifetime with which a page is written. *check_writable* raises `Chained` for a
-    chained feed.
+    *check_writable* raises `Chained` for a chained feed.
     """
 
     log: LogStore
     claims: ClaimStore
-    clock: Clock
-    new_id: NewId
-    page_ms: int
+    runtime: Runtime
     check_writable: Callable[[str], None] = every_feed
 
     def append(
@@ -113,7 +110,7 @@ class Appender:
             Unavailable: a filler was found at the number of each attempt.
         """
         self.check_writable(feed)
-        body, append_id = encode(lines), self.new_id()
+        body, append_id = encode(lines), self.runtime.new_id()
         if required:
             required.check()
 
@@ -148,7 +145,7 @@ class Appender:
         """
         self.check_writable(feed)
         body = encode(lines)
-        found = self.claims.find(feed, key, now_ms=self.clock())
+        found = self.claims.find(feed, key, now_ms=self.runtime.clock())
         if found is None and required:
             required.check()
 
@@ -164,8 +161,8 @@ class Appender:
         return self.log.together(write)
 
     def _claim(self, feed: str, key: str, fingerprint: str, operations: int) -> Claim:
-        now, number = self.clock(), self.log.take(feed, operations)
-        ours = Claim(key, fingerprint, self.new_id(), number, now + limits.CLAIM_MS)
+        now, number = self.runtime.clock(), self.log.take(feed, operations)
+        ours = Claim(key, fingerprint, self.runtime.new_id(), number, now + limits.CLAIM_MS)
         current = self.claims.claim(feed, ours, now_ms=now)
         self._give_back(feed, ours.page, current)
         return current
@@ -226,9 +223,9 @@ class Appender:
             self._close(feed, number)
 
     def _close(self, feed: str, number: int) -> None:
-        now = self.clock()
-        self.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))
+        now = self.runtime.clock()
+        self.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.runtime.page_ms))
 
     def _page(self, number: int, body: str | bytes, append_id: str, trace: str = "") -> Page:
-        now = self.clock()
-        return Page(number, body, append_id, now, now + self.page_ms, trace=trace)
+        now = self.runtime.clock()
+        return Page(number, body, append_id, now, now + self.runtime.page_ms, trace=trace)

@@ -30,11 +30,11 @@ from tidings.core.model.pages import jump
 from tidings.core.settings.profiles import possible, remember_lost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tidings.core.archive.segments import ArchiveStore
     from tidings.core.consumers.consumer import Consumer, ConsumerStore
-    from tidings.core.effects import NewId, Sleep
+    from tidings.core.effects import Runtime
     from tidings.core.followers.leases import FollowerStore, Lease
     from tidings.core.log.reader import Reader
     from tidings.core.model.pages import Page
@@ -101,22 +101,73 @@ class Restored:
     parts: int
 
 
+@dataclass(frozen=True, slots=True)
+class Rewinder:
+    """The part of a restore that moves followers and named consumers back."""
+
+    followers: FollowerStore
+    consumers: ConsumerStore
+    runtime: Runtime
+
+    def take_back(self, feed: str, checkpoints: Mapping[str, int], kept: int) -> Iterator[str]:
+        """Move each follower that is after page *kept* back to page *kept*; yield its name."""
+        for name, page in checkpoints.items():
+            if page <= kept:
+                continue
+            lease = self.take(feed, name)
+            # The note belongs to the later checkpoint, so it is dropped. That of the archive names
+            # the generation of the pages.
+            note = lease.note if name == ARCHIVE else b""
+            back = replace(lease, checkpoint=kept, note=note)
+            self.followers.release(back, force=True)
+            yield name
+
+    def take(self, feed: str, name: str) -> Lease:
+        """Take the lease of the follower *name*.
+
+        The restored lease may name a holder from the time of the backup. That process does not
+        renew the restored lease, so the lease can be taken after `limits.LEASE_MS`.
+        """
+        owner = self.runtime.new_id()
+        lease = self.followers.take(feed, name, owner=owner, now_ms=self.runtime.clock())
+        if lease.owner != owner:
+            self.runtime.sleep(limits.LEASE_MS)
+            seen = Observation(lease.fence, lease.beat)
+            lease = self.followers.take(
+                feed, name, owner=owner, now_ms=self.runtime.clock(), over=seen
+            )
+        if lease.owner != owner:
+            raise Unavailable(f"another process runs the follower {name} of {feed}; try again")
+        return lease
+
+    def move_consumers(self, feed: str, kept: Place) -> Iterator[str]:
+        """Move each named consumer that is after *kept* back to *kept*; yield its name.
+
+        Revoke the leases of all workers. Every consumer gets a note of the restore, because its
+        store may still have operations that are lost now.
+        """
+        note = Note(self.runtime.clock(), RESTORE, RESTORE, _PUT_BACK, kept.encode())
+        for consumer in self.consumers.consumers(feed):
+            left = rewind(consumer, kept)
+            change = consumers.Change(
+                consumers.revoke_lease(left) if left == consumer else left, note
+            )
+            if not self.consumers.write(feed, consumer.name, consumer.version, change):
+                raise Unavailable(f"the consumer {consumer.name} of {feed} has changed; try again")
+            if left != consumer:
+                yield consumer.name
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restorer:
-    """The restorer of a feed. *page_ms* is the lifetime with which a page is written.
-
-    *archive* is None if the feed has no archive.
-    """
+    """The restorer of a feed. *archive* is None if the feed has no archive."""
 
     reader: Reader
     numbers: Numbers
-    followers: FollowerStore
-    consumers: ConsumerStore
     profiles: ProfileStore
     archive: ArchiveStore | None
-    sleep: Sleep
-    new_id: NewId
-    page_ms: int
+    rewinder: Rewinder
+    runtime: Runtime
 
     def plan(
         self,
@@ -158,10 +209,11 @@ class Restorer:
         self.remember_for_new_feeds(plan.last)
         remember_lost(self.profiles, feed, plan.lost)
         self.numbers.raise_head(feed, plan.end)
-        rewound = tuple(self._take_back(feed, plan.kept.page))
-        moved = tuple(self._move_consumers(feed, plan.kept))
+        checkpoints = self.reader.checkpoints.checkpoints(feed)
+        rewound = tuple(self.rewinder.take_back(feed, checkpoints, plan.kept.page))
+        moved = tuple(self.rewinder.move_consumers(feed, plan.kept))
         now = self.reader.clock()
-        ends = {"at_ms": now, "expires_ms": now + self.page_ms}
+        ends = {"at_ms": now, "expires_ms": now + self.runtime.page_ms}
         pages = [jump(first, last, **ends) for first, last in plan.jumps]
         parts = self._cut_archive(self.archive, feed, plan, pages) if self.archive else 0
         self.numbers.fill(feed, pages)
@@ -177,10 +229,10 @@ class Restorer:
         The follower stores the generation with its checkpoint. A follower of the tables before the
         restore, which may still run, does not know it.
         """
-        lease = self._take(feed, ARCHIVE)
+        lease = self.rewinder.take(feed, ARCHIVE)
         parent = generation_of(lease.note)
         number = begin(archive, feed, Generation(parent, plan.kept.page, plan.last))
-        self.followers.release(replace(lease, note=note_of(number)), force=True)
+        self.rewinder.followers.release(replace(lease, note=note_of(number)), force=True)
         if not plan.strays:
             archive.put(feed, *encode(pages, number))  # readers of the archive learn of the jump
         return remove_lost(archive, feed)
@@ -211,60 +263,14 @@ class Restorer:
         """Yield page numbers that were certainly assigned before the restore."""
         yield self.reader.log.head(feed)
         yield from self.reader.checkpoints.checkpoints(feed).values()
-        yield from (positions.rank(each.position)[0] for each in self.consumers.consumers(feed))
+        yield from (
+            positions.rank(each.position)[0] for each in self.rewinder.consumers.consumers(feed)
+        )
         yield from (last for _, last in self._lost(feed))
         if self.archive:
             head = self.reader.log.head(feed)
             yield from (span.last for span in all_spans(self.archive, feed, head))
             yield from (span.last for span in lost_parts(self.archive, feed))
-
-    def _take_back(self, feed: str, kept: int) -> Iterator[str]:
-        """Move each follower that is after page *kept* back to page *kept*; yield its name."""
-        for name, page in self.reader.checkpoints.checkpoints(feed).items():
-            if page <= kept:
-                continue
-            lease = self._take(feed, name)
-            # The note belongs to the later checkpoint, so it is dropped. That of the archive names
-            # the generation of the pages.
-            note = lease.note if name == ARCHIVE else b""
-            back = replace(lease, checkpoint=kept, note=note)
-            self.followers.release(back, force=True)
-            yield name
-
-    def _take(self, feed: str, name: str) -> Lease:
-        """Take the lease of the follower *name*.
-
-        The restored lease may name a holder from the time of the backup. That process does not
-        renew the restored lease, so the lease can be taken after `limits.LEASE_MS`.
-        """
-        owner = self.new_id()
-        lease = self.followers.take(feed, name, owner=owner, now_ms=self.reader.clock())
-        if lease.owner != owner:
-            self.sleep(limits.LEASE_MS)
-            seen = Observation(lease.fence, lease.beat)
-            lease = self.followers.take(
-                feed, name, owner=owner, now_ms=self.reader.clock(), over=seen
-            )
-        if lease.owner != owner:
-            raise Unavailable(f"another process runs the follower {name} of {feed}; try again")
-        return lease
-
-    def _move_consumers(self, feed: str, kept: Place) -> Iterator[str]:
-        """Move each named consumer that is after *kept* back to *kept*; yield its name.
-
-        Revoke the leases of all workers. Every consumer gets a note of the restore, because its
-        store may still have operations that are lost now.
-        """
-        note = Note(self.reader.clock(), RESTORE, RESTORE, _PUT_BACK, kept.encode())
-        for consumer in self.consumers.consumers(feed):
-            left = rewind(consumer, kept)
-            change = consumers.Change(
-                consumers.revoke_lease(left) if left == consumer else left, note
-            )
-            if not self.consumers.write(feed, consumer.name, consumer.version, change):
-                raise Unavailable(f"the consumer {consumer.name} of {feed} has changed; try again")
-            if left != consumer:
-                yield consumer.name
 
 
 def rewind(consumer: Consumer, kept: Place) -> Consumer:

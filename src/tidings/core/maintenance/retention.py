@@ -22,15 +22,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidings.core import limits
 from tidings.core.effects import has_passed
-from tidings.core.followers.follower import effective_checkpoints
 from tidings.core.log.due import NEXT_SWEEP, earliest
-from tidings.core.model.feeds import one_lane
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from tidings.core.consumers.service import ConsumerRetention
-    from tidings.core.effects import Clock, Runtime
+    from tidings.core.effects import Runtime
+    from tidings.core.followers.follower import BuiltInFollowers
     from tidings.core.log.reader import Reader
     from tidings.core.model.feeds import Retention
     from tidings.core.model.pages import Page
@@ -67,11 +66,10 @@ class RenewStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewer:
-    """The renewal of pages that expire too soon. *page_ms* is the lifetime of a page."""
+    """The renewal of pages that expire too soon."""
 
     store: RenewStore
     runtime: Runtime
-    page_ms: int
 
     def begin(self, feed: str) -> tuple[Round, bool]:
         """Return the round to continue or to begin, and True.
@@ -95,12 +93,12 @@ class Renewer:
             self.store.keep(feed, replace(round_, page=0))
             return None
         now, renewed, is_whole = self.runtime.clock(), 0, not round_.page
-        soonest_ms = now + self.page_ms
+        soonest_ms = now + self.runtime.page_ms
         while renewed < limits.RENEW_PAGES_MAX:
             expiries = self.store.expiries(feed, max(round_.page, first - 1), last)
             soon = [str(page) for page, ms in expiries if 0 < ms < now + limits.RENEW_WITHIN_MS]
             self.runtime.spread(
-                lambda page: self.store.renew(feed, int(page), now + self.page_ms), soon
+                lambda page: self.store.renew(feed, int(page), now + self.runtime.page_ms), soon
             )
             self.runtime.count("PagesRenewed", len(soon))
             renewed += len(soon)
@@ -138,39 +136,27 @@ class Trimmed(NamedTuple):
     next_ms: int | None
 
 
-def _nothing(feed: str) -> Retention | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionService:
     """The service that raises the floor of each feed.
 
-    *retention* is the rule of all feeds. *purge* returns the rule that the operator of a feed has
-    set in addition, and *aged* returns the rule that follows from the `maxAge` of a feed. *holds*
-    returns the pages that the named consumers of a feed need. If *archives* is True, only archived
-    pages are trimmed. *lanes* returns the number of push lanes of a feed. *clock* decides how old a
-    page is.
+    *retention* is the rule of all feeds, and *rules* return further ones of a feed. *holds* returns
+    the pages that the named consumers of a feed need. Pages that one of *followers* has not handled
+    are not trimmed.
     """
 
     reader: Reader
-    clock: Clock
     retention: Retention
     renewer: Renewer
-    purge: Callable[[str], Retention | None] = _nothing
-    aged: Callable[[str], Retention | None] = _nothing
+    followers: BuiltInFollowers
+    rules: Sequence[Callable[[str], Retention | None]] = ()
     holds: ConsumerRetention | None = None
-    archives: bool = False
-    lanes: Callable[[str], int] = one_lane
 
     def run(self, feed: str, look: Look | None = None) -> Trimmed:
         """Raise the floor of *feed* as far as possible, and renew pages that must stay."""
         look = look or Look(self.reader.log.head(feed), self.reader.checkpoints.checkpoints(feed))
-        lanes = self.lanes(feed)
-        handled = min(
-            effective_checkpoints(look.handled, archives=self.archives, lanes=lanes).values()
-        )
-        now, floor = self.clock(), self.reader.log.floor(feed)
+        handled = min(self.followers.checkpoints(feed, look.handled).values())
+        now, floor = self.renewer.runtime.expiring(), self.reader.log.floor(feed)
         held = self.holds.pages(feed) if self.holds else frozenset()
         start, is_lost = self._after_lost_pages(feed, floor, handled)
         waits = is_lost or min(held, default=look.head) < look.head
@@ -228,7 +214,7 @@ class RetentionService:
         return min(bound, bound - beyond.skipped) if beyond and beyond.first <= bound else bound
 
     def _rules(self, feed: str) -> list[Retention]:
-        rules = (self.purge(feed), self.aged(feed))
+        rules = (rule(feed) for rule in self.rules)
         return [self.retention, *(rule for rule in rules if rule)]
 
     def _first_young(

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import STORAGE_DAMAGED
-from tidings.core.followers.follower import ARCHIVE, STATE, effective_checkpoints
+from tidings.core.followers.follower import ARCHIVE, STATE
 from tidings.core.log.reader import Gap
-from tidings.core.model.feeds import one_lane, public_name
+from tidings.core.model.feeds import public_name
 from tidings.core.model.timestamps import from_ms
 from tidings.core.newest import Newest
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from tidings.core.counters import Counters, LogCounter, Totals
     from tidings.core.errors import StorageFailed
+    from tidings.core.followers.follower import BuiltInFollowers
     from tidings.core.followers.leases import FollowerStore, Lease
     from tidings.core.log.reader import Reader
-    from tidings.core.log.stores import LogStore
     from tidings.core.model.feeds import FeedNames
     from tidings.core.model.pages import Page
     from tidings.core.replication.source import Sources
@@ -95,20 +95,18 @@ class Reporter:
     """The status service. Reports are cached for `limits.STATUS_AGE_MS`.
 
     A report names only the *configured* feeds, because it needs no credential. *sources* are the
-    upstreams of chained feeds. *lanes* returns the number of push lanes of a feed, *lost* the
-    ranges of pages that restores of the feed lost, and *condition* the status of the relay of a
-    chained feed. *storage* returns a problem of the storage, or None.
+    upstreams of chained feeds. *lost* returns the ranges of pages that restores of the feed lost,
+    and *condition* the status of the relay of a chained feed. *storage* returns a problem of the
+    storage, or None.
     """
 
-    log: LogStore
     checkpoints: FollowerStore
     counters: Counters
     reader: Reader
     feed_names: FeedNames
+    followers: BuiltInFollowers
     configured: Collection[str] = ()
-    archives: bool = False
     sources: Sources = field(default_factory=dict)
-    lanes: Callable[[str], int] = one_lane
     lost: Callable[[str], Sequence[Lost]] = lambda feed: ()
     condition: Callable[[str], str] = lambda feed: ""
     storage: Callable[[], StorageFailed | None] = lambda: None
@@ -150,7 +148,7 @@ class Reporter:
         """Build the report. Read the followers before the head, so that no lag is negative."""
         leases = self.checkpoints.leases(feed)
         totals = self.counters.totals(feed, now_ms=now_ms)
-        counter = self.log.log_counter(feed)
+        counter = self.reader.log.log_counter(feed)
         followers = self._followers(feed, leases, counter.page, now_ms)
         # If so many reads do not reach the frontier, it is the last place that was read.
         hint = max(each.checkpoint for each in followers)
@@ -182,7 +180,7 @@ class Reporter:
         """Return the progress of the followers, including those that have not run yet."""
         known = {lease.name: lease for lease in leases}
         handled = {lease.name: lease.checkpoint for lease in leases}
-        names = effective_checkpoints(handled, archives=self.archives, lanes=self.lanes(feed))
+        names = self.followers.checkpoints(feed, handled)
         return [
             self._follower_status(feed, name, known.get(name), head, now_ms)
             for name in sorted(names)

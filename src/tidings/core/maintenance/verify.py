@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from tidings.core.archive.reader import ArchiveReader
-    from tidings.core.effects import Clock
     from tidings.core.log.reader import Reader
-    from tidings.core.log.stores import Checkpoints
     from tidings.core.model.pages import Page
     from tidings.core.state.rows import Row, StateStore
 
@@ -51,8 +49,12 @@ _SUMS = 1 << 8 * _DIGEST_BYTES
 class Spill(Protocol):
     """A store of operations as rows, by bucket. There may be more rows than fit into memory."""
 
+    @property
+    def buckets(self) -> Collection[int]:
+        """Return the buckets to verify."""
+
     def add(self, rows: Sequence[Row]) -> None:
-        """Append *rows*, which may be of any buckets."""
+        """Append *rows*, which are of `buckets`."""
 
     def rows(self, bucket: int) -> Iterator[Row]:
         """Yield the rows of *bucket* in the order in which they were added."""
@@ -88,7 +90,7 @@ class _Fold:
 
 @dataclass(slots=True, kw_only=True)
 class Verifier:
-    """A verification of some *buckets* of a feed.
+    """A verification of the buckets of *spill* of a feed.
 
     Call `read` first, and then `compare` for each bucket. *floor* is the floor of the log at the
     start of the run or, if the archive is read, too, the first page that is read from the archive.
@@ -98,16 +100,13 @@ class Verifier:
 
     feed: str
     states: StateStore
-    checkpoints: Checkpoints
     reader: Reader
     spill: Spill
-    clock: Clock
     tombstone_ms: int
-    buckets: Collection[int] = range(limits.BUCKETS)
     archive: ArchiveReader | None = None
-    floor: int = 1
-    page: int = 0
-    conflicts: list[int] = field(default_factory=list)
+    floor: int = field(default=1, init=False)
+    page: int = field(default=0, init=False)
+    conflicts: list[int] = field(default_factory=list, init=False)
     _checkpoint: int = 0
     _checked_ms: int = -limits.VERIFY_LOOK_MS
     _lost: bool = False
@@ -127,7 +126,7 @@ class Verifier:
             LogIncomplete: a page that a follower has handled is lost.
             Unavailable: a store does not answer.
         """
-        if has_passed(self._checked_ms, self.clock(), limits.VERIFY_LOOK_MS):
+        if has_passed(self._checked_ms, self.reader.clock(), limits.VERIFY_LOOK_MS):
             self._look()
         fold = self._fold(bucket)
         wanted = self._remembered(fold.latest.values())
@@ -184,12 +183,12 @@ class Verifier:
 
     def _look(self) -> None:
         """Read the checkpoint before any row, so that the rows contain all pages up to it."""
-        checkpoint = self.checkpoints.checkpoints(self.feed).get(STATE, 0)
+        checkpoint = self.reader.checkpoints.checkpoints(self.feed).get(STATE, 0)
         self._read_on()
         if self._lost or self.page < checkpoint:
             head = self.reader.log.head(self.feed)
             raise LogIncomplete(feed=self.feed, page=self.page, checkpoint=checkpoint, head=head)
-        self._checkpoint, self._checked_ms = checkpoint, self.clock()
+        self._checkpoint, self._checked_ms = checkpoint, self.reader.clock()
 
     def _fold(self, bucket: int) -> _Fold:
         """Return the fold up to the checkpoint that was read last."""
@@ -240,7 +239,7 @@ class Verifier:
             yield self.page
 
     def _spill(self, rows: Iterable[Row]) -> None:
-        self.spill.add([row for row in rows if row.bucket in self.buckets])
+        self.spill.add([row for row in rows if row.bucket in self.spill.buckets])
 
     def _rows_in(self, pages: Iterable[Page]) -> Iterator[Row]:
         for page in pages:
@@ -255,7 +254,7 @@ class Verifier:
 
     def _forgotten(self, row: Row) -> bool:
         """Return True if *row* is an expired tombstone, which the store deletes later."""
-        return row.deleted and 0 < row.expires_ms <= self.clock() + limits.CLOCK_SKEW_MS_MAX
+        return row.deleted and 0 < row.expires_ms <= self.reader.clock() + limits.CLOCK_SKEW_MS_MAX
 
 
 def _is_archived(logged: Page | None, archived: Page) -> bool:

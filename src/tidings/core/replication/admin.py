@@ -26,6 +26,7 @@ from tidings.core.errors import (
     NothingDone,
     Unavailable,
 )
+from tidings.core.log.due import NEXT_SWEEP
 from tidings.core.model.cursors import Place, parse_cursor
 from tidings.core.model.feeds import public_name
 from tidings.core.model.pages import filler, jump
@@ -72,22 +73,17 @@ YIELDED = "yielded"  # the status of a master that another feed continues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RelayControl:
-    """The status of feeds for an operator, and the actions of an operator.
+class RelayReporter:
+    """The status of feeds for an operator.
 
     *feed_names* are all feeds of the deployment, and *sources* the sources of its chained feeds.
-    *log* assigns the page numbers for producers. Without a *coordinator*, the status of a feed does
-    not list the members of its cluster.
+    Without a *coordinator*, the status of a feed does not list the members of its cluster.
     """
 
     store: RelayStore
     sources: Sources
     feed_names: FeedNames
     reader: Reader
-    log: LogStore
-    waker: Waker
-    page_ms: int
-    profiles: ProfileStore
     coordinator: Coordinator | None = None
 
     def summary(self, feed: str) -> Document:
@@ -123,102 +119,11 @@ class RelayControl:
             "members": self._members(source),
         }
 
-    def act(self, feed: str, action: Action, fields: Mapping[str, object]) -> Document:
-        """Do *action* and return the new status of *feed*.
-
-        Raises:
-            NotChained: the feed is local.
-            InvalidRelay: a field breaks its rule.
-            NothingDone: the action would change nothing.
-            IncompleteCopy: see `promote_relay`.
-        """
-        self.feed_names.check(feed)
-        source = self.sources.get(feed)
-        if source is None or (action is not Action.RESET and self._is_promoted(feed)):
-            self._act_as_master(feed, action, fields)
-            return self.document(feed)
-        for _ in range(_ATTEMPTS_MAX):
-            before = self.store.relay(feed)
-            after = self._after(before, source, action, fields)
-            write = self._promote if action is Action.PROMOTE else self.store.write
-            changed = replace(after, changed_ms=self.reader.clock())
-            if self.log.together(partial(write, before, changed)):
-                self.waker.wake(feed, RELAY)
-                return self.document(feed)
-        raise Unavailable(f"{feed}: the relay changed during each of {_ATTEMPTS_MAX} attempts")
-
-    def _promote(self, before: Relay, after: Relay) -> bool:
-        """Store *after*. If the upstream may have more pages, skip the numbers of these pages.
-
-        These pages are lost here, but readers may have received them from the upstream. Therefore
-        first record the range of the lost pages, by which the cursors of these readers are
-        recognized, and then write a page with the number after this range.
-        """
-        feed, now = after.feed, self.reader.clock()
-        self.log.yield_to(feed, "")  # the feed may have yielded when it was a master before
-        for lost in before.lost:
-            remember_lost(self.profiles, feed, lost)
-        if before.is_complete:
-            return self.store.write(before, after)
-        here = max(before.checkpoint, self.reader.log.head(feed))
-        known = max(here, before.upstream_head)
-        read_ms = before.master_read_ms or before.upstream_read_ms
-        last = known + possible(known, now - read_ms)
-        remember_lost(self.profiles, feed, (here + 1, last))
-        page = jump(here + 1, last + 1, at_ms=now, expires_ms=now + self.page_ms)
-        ended = replace(after, checkpoint=page.number, seconds=page.seconds, page_at_ms=now)
-        return self.store.append(before, ended, [page])
-
-    def _after(
-        self, relay: Relay, source: Source, action: Action, fields: Mapping[str, object]
-    ) -> Relay:
-        if action is Action.YIELD:
-            rule = f"is a copy of {source.url}: only a feed that producers post to can yield"
-            raise InvalidRelay(rule, field="feed", value=relay.feed)
-        if action is Action.PROMOTE:
-            return promote_relay(relay, source, fields)
-        if action is not Action.RESET:
-            return apply_action(relay, action)
-        here = max(relay.checkpoint, self.reader.log.head(relay.feed))
-        return reset(relay, here, source.restart_offset, fields)
-
     def _master_document(self, feed: str) -> Document:
-        successor = self.log.log_counter(feed).successor
+        successor = self.reader.log.log_counter(feed).successor
         if not successor:
             return {"role": MASTER, "status": MASTER}
         return {"role": MASTER, "status": YIELDED, "successor": successor}
-
-    def _is_promoted(self, feed: str) -> bool:
-        return self.store.relay(feed).wanted is Wanted.PROMOTED
-
-    def _act_as_master(self, feed: str, action: Action, fields: Mapping[str, object]) -> None:
-        """Do *action* on a local feed."""
-        successor = self.log.log_counter(feed).successor
-        if action is Action.YIELD:
-            to = _parse_address(fields.get("to"))
-            if successor == to:
-                raise NothingDone(f"has yielded to {to}", field="feed", value=public_name(feed))
-            self._yield(feed, to, marks_end=not successor)
-        elif action is Action.PROMOTE and successor:
-            _parse_why(fields)
-            self.log.yield_to(feed, "")
-        elif action is Action.PROMOTE:
-            raise NothingDone("accepts posts already", field="feed", value=public_name(feed))
-        else:
-            rule = "is not chained: nothing is copied"
-            raise NotChained(rule, field="feed", value=public_name(feed))
-
-    def _yield(self, feed: str, to: str, *, marks_end: bool) -> None:
-        """Refuse producers. With *marks_end*, append an empty page, which notifies the copies."""
-
-        def write() -> None:
-            number = self.reader.log.take(feed) if marks_end else 0
-            self.log.yield_to(feed, to)
-            if number:
-                now = self.reader.clock()
-                self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))
-
-        self.reader.log.together(write)
 
     def _ends(self, feed: str) -> Document:
         """Return the first and the last page of the log, as readers see them."""
@@ -241,6 +146,111 @@ class RelayControl:
         except Unavailable:
             return None
         return [_member_document(member, self.reader.clock()) for member in members]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayControl:
+    """The actions of an operator on feeds."""
+
+    reporter: RelayReporter
+    waker: Waker
+    profiles: ProfileStore
+    runtime: Runtime
+
+    @property
+    def log(self) -> LogStore:
+        return self.reporter.reader.log
+
+    def act(self, feed: str, action: Action, fields: Mapping[str, object]) -> Document:
+        """Do *action* and return the new status of *feed*.
+
+        Raises:
+            NotChained: the feed is local.
+            InvalidRelay: a field breaks its rule.
+            NothingDone: the action would change nothing.
+            IncompleteCopy: see `promote_relay`.
+        """
+        self.reporter.feed_names.check(feed)
+        source = self.reporter.sources.get(feed)
+        if source is None or (action is not Action.RESET and self._is_promoted(feed)):
+            self._act_as_master(feed, action, fields)
+            return self.reporter.document(feed)
+        for _ in range(_ATTEMPTS_MAX):
+            before = self.reporter.store.relay(feed)
+            after = self._after(before, source, action, fields)
+            write = self._promote if action is Action.PROMOTE else self.reporter.store.write
+            changed = replace(after, changed_ms=self.runtime.clock())
+            if self.log.together(partial(write, before, changed)):
+                self.waker.wake(feed, RELAY)
+                return self.reporter.document(feed)
+        raise Unavailable(f"{feed}: the relay changed during each of {_ATTEMPTS_MAX} attempts")
+
+    def _promote(self, before: Relay, after: Relay) -> bool:
+        """Store *after*. If the upstream may have more pages, skip the numbers of these pages.
+
+        These pages are lost here, but readers may have received them from the upstream. Therefore
+        first record the range of the lost pages, by which the cursors of these readers are
+        recognized, and then write a page with the number after this range.
+        """
+        feed, now = after.feed, self.runtime.clock()
+        self.log.yield_to(feed, "")  # the feed may have yielded when it was a master before
+        for lost in before.lost:
+            remember_lost(self.profiles, feed, lost)
+        if before.is_complete:
+            return self.reporter.store.write(before, after)
+        here = max(before.checkpoint, self.log.head(feed))
+        known = max(here, before.upstream_head)
+        read_ms = before.master_read_ms or before.upstream_read_ms
+        last = known + possible(known, now - read_ms)
+        remember_lost(self.profiles, feed, (here + 1, last))
+        page = jump(here + 1, last + 1, at_ms=now, expires_ms=now + self.runtime.page_ms)
+        ended = replace(after, checkpoint=page.number, seconds=page.seconds, page_at_ms=now)
+        return self.reporter.store.append(before, ended, [page])
+
+    def _after(
+        self, relay: Relay, source: Source, action: Action, fields: Mapping[str, object]
+    ) -> Relay:
+        if action is Action.YIELD:
+            rule = f"is a copy of {source.url}: only a feed that producers post to can yield"
+            raise InvalidRelay(rule, field="feed", value=relay.feed)
+        if action is Action.PROMOTE:
+            return promote_relay(relay, source, fields)
+        if action is not Action.RESET:
+            return apply_action(relay, action)
+        here = max(relay.checkpoint, self.log.head(relay.feed))
+        return reset(relay, here, source.restart_offset, fields)
+
+    def _is_promoted(self, feed: str) -> bool:
+        return self.reporter.store.relay(feed).wanted is Wanted.PROMOTED
+
+    def _act_as_master(self, feed: str, action: Action, fields: Mapping[str, object]) -> None:
+        """Do *action* on a local feed."""
+        successor = self.log.log_counter(feed).successor
+        if action is Action.YIELD:
+            to = _parse_address(fields.get("to"))
+            if successor == to:
+                raise NothingDone(f"has yielded to {to}", field="feed", value=public_name(feed))
+            self._yield(feed, to, marks_end=not successor)
+        elif action is Action.PROMOTE and successor:
+            _parse_why(fields)
+            self.log.yield_to(feed, "")
+        elif action is Action.PROMOTE:
+            raise NothingDone("accepts posts already", field="feed", value=public_name(feed))
+        else:
+            rule = "is not chained: nothing is copied"
+            raise NotChained(rule, field="feed", value=public_name(feed))
+
+    def _yield(self, feed: str, to: str, *, marks_end: bool) -> None:
+        """Refuse producers. With *marks_end*, append an empty page, which notifies the copies."""
+
+        def write() -> None:
+            number = self.log.take(feed) if marks_end else 0
+            self.log.yield_to(feed, to)
+            if number:
+                now = self.runtime.clock()
+                self.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.runtime.page_ms))
+
+        self.log.together(write)
 
 
 def apply_action(relay: Relay, action: Action) -> Relay:
@@ -415,10 +425,15 @@ class ReplicaMonitor:
     waker: Waker
     runtime: Runtime
 
-    def run(self, feed: str) -> None:
-        """Wake the relay of *feed*; count its lag unless an operator has stopped the relay."""
+    def run(self, feed: str) -> int | None:
+        """Wake the relay of *feed*; return the time of the next visit, None if it has no relay."""
         if feed not in self.sources:
-            return
+            return None
+        self._run(feed)
+        return NEXT_SWEEP
+
+    def _run(self, feed: str) -> None:
+        """Wake the relay; count its lag unless an operator has stopped the relay."""
         self.waker.wake(feed, RELAY)
         try:
             relay = self.store.relay(feed)

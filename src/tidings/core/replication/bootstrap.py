@@ -49,30 +49,20 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 1000
 
 
-@dataclass(slots=True, kw_only=True)
-class Bootstrapper:
-    """A copier of the upstream's state. It needs the lease of the follower `state`, see `acquire`.
+@dataclass(slots=True)
+class StateLease:
+    """The lease of the follower `state` of each feed, which a copier of rows needs.
 
-    *tombstone_ms* is the lifetime of the tombstones that the copier creates. The copier records in
-    *tombstones* that tombstones of the upstream may have a shorter lifetime.
+    While this process has the lease, no other process writes the state of the feed.
     """
 
-    upstream: Upstream
-    states: StateStore
-    repairs: StateStore
     followers: FollowerStore
-    log: LogStore
     waker: Waker
     runtime: Runtime
-    tombstones: TombstoneStore
-    tombstone_ms: int
     _leases: dict[str, Lease] = field(default_factory=dict)
 
     def acquire(self, feed: str) -> bool:
-        """Take the lease of the follower `state`; return True if this process has the lease.
-
-        While this process has the lease, no other process writes the state of *feed*.
-        """
+        """Take the lease; return True if this process has the lease."""
         if feed not in self._leases:
             owner, now_ms = self.runtime.new_id(), self.runtime.clock()
             lease = self.followers.take(feed, STATE, owner=owner, now_ms=now_ms)
@@ -85,6 +75,17 @@ class Bootstrapper:
             self._leases[feed] = replace(lease, note=b"")  # the note describes the old rows
         return True
 
+    def save(self, feed: str, checkpoint: int | None = None) -> None:
+        """Renew the lease, and set the *checkpoint* if it is given.
+
+        Raises:
+            LeaseLost: another process has the lease.
+        """
+        lease = self._leases[feed]
+        moved = lease if checkpoint is None else replace(lease, checkpoint=checkpoint)
+        now_ms = self.runtime.clock()
+        self._leases[feed] = self.followers.save(moved, moved.checkpoint, now_ms=now_ms)
+
     def release(self, feed: str) -> None:
         """Release the lease, so that the follower `state` continues from its checkpoint."""
         lease = self._leases.pop(feed, None)
@@ -92,10 +93,26 @@ class Bootstrapper:
             self.followers.release(lease, force=True)
             self.waker.wake(feed, STATE)
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bootstrapper:
+    """A copier of the upstream's state. It needs the *lease*, see `StateLease.acquire`.
+
+    The copier records in *tombstones* that tombstones of the upstream may have a shorter lifetime
+    than those that it writes.
+    """
+
+    upstream: Upstream
+    states: StateStore
+    log: LogStore
+    tombstones: TombstoneStore
+    lease: StateLease
+    runtime: Runtime
+
     def step(
         self, relay: Relay, copy: Copy, url: str, selection: Selection
     ) -> tuple[Copy, UpstreamStatus | None]:
-        """Copy the next rows of *copy*. Call `acquire` first.
+        """Copy the next rows of *copy*. Acquire the lease first.
 
         Return the progress of the copy, and the status of the upstream. The status is None if
         nothing was requested from the upstream.
@@ -110,14 +127,14 @@ class Bootstrapper:
         after = _at_end_of(relay, copy, status)
         copied = rows.rows if rows and not copy.empty else ()
         end = rows.after if rows and not copy.empty else None
-        note_copied(self.tombstones, relay.feed, self.tombstone_ms, self.runtime.clock())
+        note_copied(self.tombstones, relay.feed, self.runtime.tombstone_ms, self.runtime.clock())
         self._write(relay.feed, self._changes(relay.feed, after, copied, end))
         if end is None:
             return replace(after, bucket=copy.bucket + 1, after=""), status
         return replace(after, after=end), status
 
     def repair(self, relay: Relay, bucket: int, url: str) -> None:
-        """Replace the local rows of *bucket* with those of the upstream. Call `acquire` first.
+        """Replace the local rows of *bucket* with those of the upstream. Acquire the lease first.
 
         The upstream's state must contain all local pages. A row may be of a page that was not
         copied yet. When this page is copied later, it does not change the row. An object that the
@@ -142,9 +159,7 @@ class Bootstrapper:
         """
         page = copy.page
         self.log.raise_floor(relay.feed, page + 1)
-        lease = self._leases[relay.feed]
-        moved = replace(lease, checkpoint=page)
-        self._leases[relay.feed] = self.followers.save(moved, page, now_ms=self.runtime.clock())
+        self.lease.save(relay.feed, page)
         return replace(
             relay,
             checkpoint=page,
@@ -186,7 +201,9 @@ class Bootstrapper:
     def _tombstone(self, row: Row, page: int) -> Row:
         """Return a tombstone for *row* at the current time and *page*, the page of the copy."""
         now, line = self.runtime.clock(), as_event(row.line, "delete")
-        return row._replace(page=page, at_ms=now, line=line, expires_ms=now + self.tombstone_ms)
+        return row._replace(
+            page=page, at_ms=now, line=line, expires_ms=now + self.runtime.tombstone_ms
+        )
 
     def _write(self, feed: str, changes: Iterator[Difference]) -> None:
         """Write each change if the stored row is still equal to the row that was read.
@@ -195,11 +212,8 @@ class Bootstrapper:
         renewed before each batch, so that a process that was suspended for long writes nothing.
         """
         while batch := list(islice(changes, _BATCH_ROWS)):
-            lease = self._leases[feed]
-            self._leases[feed] = self.followers.save(
-                lease, lease.checkpoint, now_ms=self.runtime.clock()
-            )
-            if not all(self.repairs.repair(feed, batch)):
+            self.lease.save(feed)
+            if not all(self.states.repair(feed, batch)):
                 raise Unavailable(f"another process changed the state of {feed} during the copy")
 
 
@@ -295,7 +309,7 @@ class Comparison:
         sums[relay.counted] = self._sum_rows(relay.feed, relay.counted, ours.page)
         differing = self._theirs.differing(sums)
         if differing:
-            if not self.bootstrapper.acquire(relay.feed):
+            if not self.bootstrapper.lease.acquire(relay.feed):
                 return None
             self._repair(relay, differing, url)
         self.waits = 0
@@ -327,4 +341,4 @@ class Comparison:
                 self.bootstrapper.repair(relay, bucket, url)
                 self.count("RelayBucketsMended", 1)
         finally:
-            self.bootstrapper.release(relay.feed)
+            self.bootstrapper.lease.release(relay.feed)

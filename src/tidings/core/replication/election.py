@@ -21,7 +21,7 @@ from tidings.core.replication.source import Role, hash_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tidings.core.effects import Clock, Count
+    from tidings.core.effects import Runtime
     from tidings.core.records import RecordStore
     from tidings.core.replication.relay import Relay
     from tidings.core.replication.source import Source
@@ -134,9 +134,7 @@ class Elector:
     feed: str
     source: Source
     coordinator: Coordinator | None
-    clock: Clock
-    steady: Clock
-    count: Count
+    runtime: Runtime
     _last: Assignment | None = None
     _checked_ms: int = 0
     _announced_ms: int = -_ANNOUNCE_MS
@@ -150,10 +148,10 @@ class Elector:
         """
         if self.source.role is not Role.ELECTED:
             return static_assignment(self.source)
-        steady = self.steady()
+        steady = self.runtime.steady()
         if self._last is None or steady - self._checked_ms >= limits.LEADER_LEASE_RENEW_MS:
             before = self._last or previous_assignment(self.source, relay)
-            self._last, self._checked_ms = self._next(relay, before, self.clock()), steady
+            self._last, self._checked_ms = self._next(relay, before, self.runtime.clock()), steady
         return self._last
 
     def leave(self) -> None:
@@ -165,14 +163,14 @@ class Elector:
                 if lease.address == self.source.address:
                     self.coordinator.take(lease, _release(lease))
         except Unavailable:
-            self.count("CoordinatorLost", 1)
+            self.runtime.count("CoordinatorLost", 1)
 
     def _next(self, relay: Relay, before: Assignment, now: int) -> Assignment:
         if self.coordinator is None:
             return before
         try:
             found = self._elect(self.coordinator, relay, now)
-            steady = self.steady()
+            steady = self.runtime.steady()
             if found.role is not before.role or steady - self._announced_ms >= _ANNOUNCE_MS:
                 self.coordinator.announce(
                     Member(
@@ -186,7 +184,7 @@ class Elector:
                 )
                 self._announced_ms = steady
         except Unavailable:
-            self.count("CoordinatorLost", 1)
+            self.runtime.count("CoordinatorLost", 1)
             return before
         return found
 
@@ -198,11 +196,11 @@ class Elector:
         )
         if mine is not None and self._must_yield(coordinator, relay, leases, now):
             coordinator.take(mine, _release(mine))
-            self._pause_until_ms = self.steady() + limits.LEADER_LEASE_REST_MS
+            self._pause_until_ms = self.runtime.steady() + limits.LEADER_LEASE_REST_MS
         elif mine is not None:
             if coordinator.take(mine, replace(mine, until_ms=until_ms)):
                 return Assignment(Role.LEADER, self.source.url, mine.term)
-        elif self.steady() >= self._pause_until_ms and (free := free_lease(leases, now)):
+        elif self.runtime.steady() >= self._pause_until_ms and (free := free_lease(leases, now)):
             acquired = replace(free, address=address, term=free.term + 1, until_ms=until_ms)
             if coordinator.take(free, acquired):
                 return Assignment(Role.LEADER, self.source.url, acquired.term)

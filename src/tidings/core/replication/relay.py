@@ -8,7 +8,7 @@ again. A lock in the document ensures that only one run at a time copies a feed.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -269,7 +269,7 @@ class RelayLock:
     clock: Clock
     owner: str
     relay: Relay
-    repeated: int = 0
+    repeated: int = field(default=0, init=False)
     _stale: bool = False
     _saved_ms: int = 0
     _seen: _ObservedStatus | None = None

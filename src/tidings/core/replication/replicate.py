@@ -43,14 +43,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tidings.core.effects import Runtime
-    from tidings.core.followers.leases import Waker
-    from tidings.core.log.stores import LogStore
     from tidings.core.model.pages import Page
     from tidings.core.replication.bootstrap import Bootstrapper
     from tidings.core.replication.election import Assignment, Coordinator
     from tidings.core.replication.relay import Relay, RelayStore
     from tidings.core.replication.source import Source, Sources
-    from tidings.core.replication.wire import ReplicationBatch, Upstream, UpstreamStatus
+    from tidings.core.replication.wire import ReplicationBatch, UpstreamStatus
     from tidings.core.state.sums import SumReader
 
 
@@ -115,19 +113,12 @@ _COPIES = {FallOff.BOOTSTRAP: Copy(), FallOff.LATEST: Copy(empty=True)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relayer:
-    """A worker that copies the pages of chained feeds from their upstreams.
-
-    *page_ms* is the time after which a page expires from the log.
-    """
+    """A worker that copies the pages of chained feeds from their upstreams."""
 
     store: RelayStore
-    upstream: Upstream
     sources: Sources
     bootstrapper: Bootstrapper
-    log: LogStore
-    waker: Waker
     runtime: Runtime
-    page_ms: int
     sums: SumReader
     coordinator: Coordinator | None = None
 
@@ -142,12 +133,7 @@ class Relayer:
         if source is None:
             return 0
         elector = Elector(
-            feed=feed,
-            source=source,
-            coordinator=self.coordinator,
-            clock=self.runtime.clock,
-            steady=self.runtime.steady,
-            count=self.runtime.count,
+            feed=feed, source=source, coordinator=self.coordinator, runtime=self.runtime
         )
         lock = RelayLock(
             self.store, self.runtime.clock, self.runtime.new_id(), self.store.relay(feed)
@@ -162,7 +148,7 @@ class Relayer:
 class _Run:
     """One run of one relay.
 
-    *size* is the reply size that the next page needs, or 0 if the last reply was large enough.
+    *_size* is the reply size that the next page needs, or 0 if the last reply was large enough.
     """
 
     parts: Relayer
@@ -170,10 +156,10 @@ class _Run:
     elector: Elector
     lock: RelayLock
     comparison: Comparison
-    until_ms: int = 0
-    copied: int = 0
-    size: int = 0
-    failures: int = 0
+    _until_ms: int = 0
+    _copied: int = 0
+    _size: int = 0
+    _failures: int = 0
 
     @property
     def relay(self) -> Relay:
@@ -182,21 +168,21 @@ class _Run:
     def run(self) -> int:
         if not self._acquire():
             return 0
-        self.until_ms = self.parts.runtime.steady() + limits.RELAY_RUN_MS
+        self._until_ms = self.parts.runtime.steady() + limits.RELAY_RUN_MS
         try:
             while self._try_step():
                 pass
         except Exception:
             self._abandon()
             raise
-        self.parts.bootstrapper.release(self.relay.feed)
-        self.parts.runtime.count("RelayPages", self.copied)
-        return self.copied
+        self.parts.bootstrapper.lease.release(self.relay.feed)
+        self.parts.runtime.count("RelayPages", self._copied)
+        return self._copied
 
     def _abandon(self) -> None:
         """Release the lease of the state and the lock of the relay, if their stores answer."""
         with suppress(Exception):  # the error that ended the run is reported, and not this one
-            self.parts.bootstrapper.release(self.relay.feed)
+            self.parts.bootstrapper.lease.release(self.relay.feed)
         with suppress(Exception):
             self.lock.mark_stale()
             if self.lock.refresh():
@@ -222,13 +208,13 @@ class _Run:
         """Do one step; return True if the run continues. Tolerate some failures of the store."""
         try:
             continues = self._step()
-            self.failures = 0
+            self._failures = 0
         except LeaseLost:
-            self.parts.bootstrapper.release(self.relay.feed)
+            self.parts.bootstrapper.lease.release(self.relay.feed)
             return True
         except Unavailable:
-            self.failures += 1
-            if self.failures >= _STORE_FAILURES_MAX:
+            self._failures += 1
+            if self._failures >= _STORE_FAILURES_MAX:
                 raise
             self.lock.mark_stale()
             self.parts.runtime.sleep(_STORE_RETRY_MS)
@@ -246,9 +232,9 @@ class _Run:
             self.elector.leave()
             self.lock.release()
             return False
-        if self.parts.runtime.steady() >= self.until_ms:
+        if self.parts.runtime.steady() >= self._until_ms:
             self.lock.release()
-            self.parts.waker.wake(self.relay.feed, RELAY)
+            self.parts.bootstrapper.lease.waker.wake(self.relay.feed, RELAY)
             return False
         self._work(self.elector.assignment(self.relay))
         return True
@@ -303,9 +289,9 @@ class _Run:
     def _read(self, url: str) -> None:
         """Request the pages after the checkpoint from *url*, and copy the pages of the answer."""
         relay, selection = self.relay, self.source.selection
-        size = max(self.size, limits.BATCH_BYTES_MIN)
+        size = max(self._size, limits.BATCH_BYTES_MIN)
         try:
-            batch = self.parts.upstream.pages(
+            batch = self.parts.bootstrapper.upstream.pages(
                 url, relay.place, selection, size=size, block_s=self._block_s()
             )
             groups = self._groups(batch)
@@ -324,7 +310,7 @@ class _Run:
         """Return for how many seconds the upstream may wait for a page before it answers."""
         elected = self.source.role is Role.ELECTED
         longest = limits.RELAY_POLL_S if elected else limits.BATCH_BLOCK_S_MAX
-        return max(1, min(longest, (self.until_ms - self.parts.runtime.steady()) // 1000))
+        return max(1, min(longest, (self._until_ms - self.parts.runtime.steady()) // 1000))
 
     def _groups(self, batch: ReplicationBatch) -> list[list[Page]]:
         """Return the new pages in groups that fit one write."""
@@ -332,11 +318,11 @@ class _Run:
         if batch.pending > limits.BATCH_BYTES_MAX:
             rule = f"at most {limits.BATCH_BYTES_MAX} bytes"
             raise BrokenBatch(f"the next page has {batch.pending} bytes; a reply has {rule}")
-        self.size = batch.pending
+        self._size = batch.pending
         pages = fresh(batch.pages, relay.checkpoint)
         self.lock.repeated += len(batch.pages) - len(pages)
         pages = [page for page in pages if self.comparison.allows(page.number)]
-        now, page_ms = self.parts.runtime.clock(), self.parts.page_ms
+        now, page_ms = self.parts.runtime.clock(), self.parts.runtime.page_ms
         return list(
             group_pages(pack_page(page, relay.id, now_ms=now, page_ms=page_ms) for page in pages)
         )
@@ -369,7 +355,7 @@ class _Run:
         Pages are therefore never appended to a log that producers have posted to, or to a log that
         has lost its relay document.
         """
-        if self.relay.checkpoint or not self.parts.log.head(self.relay.feed):
+        if self.relay.checkpoint or not self.parts.bootstrapper.log.head(self.relay.feed):
             return True
         error = "local pages exist but their upstream is unknown; run `tidings relays reset`"
         self._stop(RelayStatus.OTHER_LOG, error)
@@ -392,7 +378,7 @@ class _Run:
             counts=_add_counts(relay.counts, pages, filtered),
         )
         if self.lock.append(after, pages):
-            self.copied += len(pages)
+            self._copied += len(pages)
             return True
         if self.lock.refresh() and self.relay == relay:
             # The document is unchanged, so the log has a page with one of these numbers.
@@ -449,11 +435,11 @@ class _Run:
 
     def _copy(self, copy: Copy, url: str) -> None:
         bootstrapper, relay = self.parts.bootstrapper, self.relay
-        if not bootstrapper.acquire(relay.feed):
+        if not bootstrapper.lease.acquire(relay.feed):
             self._wait()  # the follower `state` holds the lease for a few seconds
         elif copy.copied:
             if self.lock.append(_well(bootstrapper.finish(relay, copy)), ()):
-                bootstrapper.release(relay.feed)
+                bootstrapper.lease.release(relay.feed)
         else:
             self._copy_step(copy, url)
 

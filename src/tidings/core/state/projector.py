@@ -40,7 +40,7 @@ from tidings.core.state.tombstones import known_since, note
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from tidings.core.effects import Clock
+    from tidings.core.effects import Clock, Runtime
     from tidings.core.followers.leases import Lease, Waker
     from tidings.core.model.pages import Page
     from tidings.core.settings.profiles import ProfileStore
@@ -261,12 +261,42 @@ def _add_rows(sums: Sums, rows: Sequence[Row]) -> Sums:
     return replace(sums.with_changes(sums.page, changes), after=after)
 
 
+@dataclass(frozen=True, slots=True)
+class RemovedParentsWriter:
+    """The part of the follower `state` that keeps removed parents, in feeds with `Profile.leave`.
+
+    The stored removed parents of a page are never replaced.
+    """
+
+    store: RemovedParentsStore
+    profiles: ProfileStore
+    waker: Waker
+    tombstones: TombstoneStore
+    runtime: Runtime
+
+    def keeps(self, feed: str) -> bool:
+        return self.profiles.profile(feed).leave
+
+    def write(self, feed: str, pages: Sequence[Page], stored: Sequence[Row]) -> None:
+        """Write the parents that *pages* remove from the rows *stored*."""
+        forgotten_ms = _forgotten_ms(self.tombstones, feed, self.runtime.clock())
+        page_ms = self.runtime.page_ms
+        removed = removed_by(pages, stored, page_ms=page_ms, forgotten_ms=forgotten_ms)
+        if removed:
+            self.store.write(feed, removed)
+
+    def wake_readers(self, feed: str) -> None:
+        profile = self.profiles.profile(feed)
+        for pusher in pushers(profile.push_lanes) if profile.leave else ():
+            self.waker.wake(feed, pusher)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projector:
     """The handler of the follower `state`, which derives rows, removed parents and sums from pages.
 
-    A row replaces only an older row, and the stored removed parents of a page are never replaced.
-    Repeated pages and late writes of a process that lost the lease therefore change nothing.
+    A row replaces only an older row, so repeated pages and late writes of a process that lost the
+    lease change nothing.
 
     Removed parents are written before the new rows, while the old rows still have these parents.
     The lifetime of tombstones is recorded before tombstones are written, so that no tombstone has a
@@ -277,14 +307,10 @@ class Projector:
     """
 
     states: StateStore
-    removed_parents: RemovedParentsStore
-    profiles: ProfileStore
-    waker: Waker
-    clock: Clock
+    parents: RemovedParentsWriter
     tombstones: TombstoneStore
     sums: SumKeeper
-    tombstone_ms: int
-    page_ms: int
+    runtime: Runtime
     on_erasure: Callable[[str, Row], object] | None = None
 
     @property
@@ -304,45 +330,41 @@ class Projector:
         return self.sums.note(feed)
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
+        now_ms, tombstone_ms = self.runtime.clock(), self.runtime.tombstone_ms
         rows = project(
             pages,
-            tombstone_ms=self.tombstone_ms,
-            now_ms=self.clock(),
+            tombstone_ms=tombstone_ms,
+            now_ms=now_ms,
             on_erasure=self.on_erasure and partial(self.on_erasure, feed),
         )
         first = bool(pages) and pages[0].first == 1
         if first or any(row.expires_ms for row in rows):
-            note(self.tombstones, feed, self.tombstone_ms, self.clock(), first=first)
-        if rows and self.profiles.profile(feed).leave:
-            self._remove_parents(feed, pages, rows)
+            note(self.tombstones, feed, tombstone_ms, self.runtime.clock(), first=first)
+        if rows and self.parents.keeps(feed):
+            stored = self.states.find(feed, [row.key for row in rows])
+            self.parents.write(feed, pages, stored)
         if rows:
             overwritten = self.states.write(feed, rows)
             oldest_ms = min(page.at_ms for page in pages)
             # Every tombstone lives longer than `RETENTION_MS_MIN`. So only in a late batch can a
             # row be missing because its tombstone has expired.
-            is_late = oldest_ms < self.clock() - limits.RETENTION_MS_MIN
-            may_lack = is_late and oldest_ms <= self._forgotten_ms(feed)
+            is_late = oldest_ms < self.runtime.clock() - limits.RETENTION_MS_MIN
+            may_lack = is_late and oldest_ms <= _forgotten_ms(
+                self.tombstones, feed, self.runtime.clock()
+            )
             self.sums.count(feed, pages, rows, overwritten, may_lack=may_lack)
             self.sums.recount(feed, pages[-1].number)
         return len(pages)
 
     def on_checkpoint(self, feed: str) -> None:
-        profile = self.profiles.profile(feed)
-        for pusher in pushers(profile.push_lanes) if profile.leave else ():
-            self.waker.wake(feed, pusher)
+        self.parents.wake_readers(feed)
 
     def on_pages_lost(self, feed: str) -> bool:
         """Return False to stop, because the state would be wrong without the lost pages."""
         return False
 
-    def _remove_parents(self, feed: str, pages: Sequence[Page], rows: Sequence[Row]) -> None:
-        stored = self.states.find(feed, [row.key for row in rows])
-        forgotten_ms = self._forgotten_ms(feed)
-        removed = removed_by(pages, stored, page_ms=self.page_ms, forgotten_ms=forgotten_ms)
-        if removed:
-            self.removed_parents.write(feed, removed)
 
-    def _forgotten_ms(self, feed: str) -> int:
-        """Return the commit time up to which the tombstones of deletions may have expired."""
-        known_ms = known_since(self.tombstones, feed, self.clock())
-        return known_ms + limits.CLOCK_SKEW_MS_MAX  # DynamoDB deletes by its own clock
+def _forgotten_ms(tombstones: TombstoneStore, feed: str, now_ms: int) -> int:
+    """Return the commit time up to which the tombstones of deletions may have expired."""
+    known_ms = known_since(tombstones, feed, now_ms)
+    return known_ms + limits.CLOCK_SKEW_MS_MAX  # DynamoDB deletes by its own clock

@@ -29,7 +29,7 @@ from tidings.core.sync.corrections import Conflicts, Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tidings.core.effects import Clock, NewId, Sleep
+    from tidings.core.effects import Runtime
     from tidings.core.log.reader import Filler, Reader
     from tidings.core.model.feeds import FeedNames
     from tidings.core.replication.copies import WriteGuard
@@ -71,9 +71,7 @@ class RowLookup:
 class Corrector:
     states: StateStore
     filler: Filler
-    steady: Clock
-    sleep: Sleep
-    new_id: NewId
+    runtime: Runtime
     feed_names: FeedNames
     tombstones: TombstoneStore
     writable: WriteGuard = ALL_LOCAL
@@ -132,12 +130,12 @@ class Corrector:
         remembered_ms = now - known_since(self.tombstones, feed, now)
         if run.trimmed or age_ms > remembered_ms // 2:
             raise PlanTooOld(feed=public_name(feed), through=through)
-        until, counts = self.steady() + run_ms, Counter[Verdict]()
+        until, counts = self.runtime.steady() + run_ms, Counter[Verdict]()
         read = corrections.read(part, handled=handled)
         for section in _groups(read, limits.CORRECT_SECTION, limits.CORRECT_SECTION_BYTES):
             where = self._look(feed, section)
             for batch in _batches(section):
-                if self.steady() >= until:
+                if self.runtime.steady() >= until:
                     return _outcome(counts, handled, complete=False)
                 where, verdicts = self._apply(feed, batch, where)
                 self.reader.count("CorrectionsApplied", verdicts[Verdict.UNCHANGED])
@@ -169,7 +167,7 @@ class Corrector:
 
         Return the conflicts that are known now, and the number of each verdict.
         """
-        append_id = self.new_id()
+        append_id = self.runtime.new_id()
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
             verdicts = where.verdicts(batch)
             if not verdicts[Verdict.UNCHANGED]:  # nothing is left to append, so take no page number
@@ -226,7 +224,7 @@ class Corrector:
                 return False
             polls += 1
             if not self.filler.close_hole(feed, where.page):
-                self.sleep(limits.CORRECT_POLL_MS)
+                self.runtime.await_writer(limits.CORRECT_POLL_MS)
         return True
 
 

@@ -32,16 +32,13 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.guard import Allowed, Guard
     from tidings.core.catchup.catchup import CatchUp, Progress
-    from tidings.core.effects import Runtime
-    from tidings.core.followers.leases import Waker
     from tidings.core.log.stores import Checkpoints
     from tidings.core.model.feeds import FeedNames
     from tidings.core.model.filters import Filter
-    from tidings.core.settings.profiles import ProfileStore
     from tidings.core.settings.values import Resource
     from tidings.core.triton.registration import Registry
-    from tidings.core.websocket.connections import Connection, ConnectionStore, Lanes
-    from tidings.core.websocket.send import Sockets
+    from tidings.core.websocket.connections import Connection, Lanes
+    from tidings.core.websocket.send import Delivery
 
 
 _NOW = cursors.Now()
@@ -167,15 +164,12 @@ def listens(connection: Connection, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registrar:
-    connections: ConnectionStore
     registry: Registry
     lanes: Lanes
-    sockets: Sockets
+    delivery: Delivery
     checkpoints: Checkpoints
-    profiles: ProfileStore
     guard: Guard
     feed_names: FeedNames
-    runtime: Runtime
 
     def receive(self, connection: Connection, text: str) -> None:
         """Register the listener if *text* is its first message. After that, answer only pings."""
@@ -185,14 +179,14 @@ class Registrar:
             return
         try:
             listener = replace(listener, feed=self.feed_names.key(listener.feed))
-            resources = by_name(self.profiles.profile(listener.feed).resources)
+            resources = by_name(self.guard.profiles.profile(listener.feed).resources)
             request = parse(text, listener, resources)
             given = credential(request.password)
             allowed = READ_ALL.admit(self.guard, listener.feed, given)
         except Rejected as error:
             # API Gateway cannot send a reason with the close.
-            self.runtime.count("RegistrationsRefused", 1)
-            self.sockets.send(connection.id, str(error))
+            self.delivery.runtime.count("RegistrationsRefused", 1)
+            self.delivery.sockets.send(connection.id, str(error))
             self._end(connection.id)
             return
         admitted = replace(connection, admission=allowed.admission)
@@ -206,7 +200,7 @@ class Registrar:
         if act is Act.PING:
             idle = connection.state in (State.LEAVING, State.OPEN)  # others may have its resources
             state = State.LIVE if idle else connection.state
-            self.sockets.send(connection.id, events.reply("pong", state=state.value))
+            self.delivery.sockets.send(connection.id, events.reply("pong", state=state.value))
 
     def _register(
         self, connection: Connection, listener: Listener, resources: Mapping[str, Resource]
@@ -217,11 +211,11 @@ class Registrar:
             filter=listener.filter,
             lane=self.lanes.lane_for(listener.feed, connection.id),
             since=self.checkpoints.checkpoints(listener.feed).get(STATE, 0),
-            runner_expires_ms=self.runtime.clock() + limits.REGISTERING_MS,
+            runner_expires_ms=self.delivery.runtime.clock() + limits.REGISTERING_MS,
             listener=listener,
         )
         replaced = self.registry.enter(listener.feed, connection.id, listener)
-        is_updated = self.connections.update(connection, joining)
+        is_updated = self.delivery.connections.update(connection, joining)
         if not is_updated:
             self.registry.leave(listener.feed, connection.id, listener)
         for other in replaced:
@@ -232,10 +226,10 @@ class Registrar:
     def _confirm(
         self, joining: Connection, listener: Listener, resources: Mapping[str, Resource]
     ) -> None:
-        if self.sockets.send(joining.id, answer(listener, resources)) is not Outcome.SENT:
+        if self.delivery.sockets.send(joining.id, answer(listener, resources)) is not Outcome.SENT:
             self._end(joining.id)  # an item must not be the first message that the client gets
             return
-        self.runtime.count("ListenersRegistered", 1)
+        self.delivery.runtime.count("ListenersRegistered", 1)
         self.lanes.hand_over(joining)
         self.lanes.wake(joining)
 
@@ -246,7 +240,7 @@ class Registrar:
         """
         own_resources = {kind.resource for kind in listener.kinds}
         for _ in range(_ATTEMPTS):
-            other = self.connections.get(connection_id)
+            other = self.delivery.connections.get(connection_id)
             if other is None:
                 return
             if other.listener is None or not other.feed:
@@ -268,7 +262,7 @@ class Registrar:
             pushed = self.checkpoints.checkpoints(other.feed)
             since = pushed.get(follower_of(other.lane), since)
         narrowed = other.with_fields(state=state, since=since, listener=listener)
-        if not self.connections.update(other, narrowed):
+        if not self.delivery.connections.update(other, narrowed):
             return False
         if served:
             self.lanes.take_back(narrowed)
@@ -276,16 +270,14 @@ class Registrar:
         return True
 
     def _end(self, connection_id: str) -> None:
-        self.sockets.close(connection_id)
-        self.connections.remove(connection_id)
+        self.delivery.sockets.close(connection_id)
+        self.delivery.connections.remove(connection_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    connections: ConnectionStore
     lanes: Lanes
-    sockets: Sockets
-    waker: Waker
+    delivery: Delivery
     catch_up: CatchUp
     feed_names: FeedNames
     guard: Guard
@@ -297,7 +289,7 @@ class Receiver:
         Raises:
             Unavailable: a store did not answer; the client should repeat its message.
         """
-        connection = self.connections.get(connection_id)
+        connection = self.delivery.connections.get(connection_id)
         if connection is not None and listens(connection, text):
             self.registrar.receive(connection, text)
             return
@@ -306,7 +298,7 @@ class Receiver:
             allowed = self._admit(message)
             self._act(connection_id, message, connection, allowed)
         except Rejected as error:
-            self.sockets.send(connection_id, events.error(error.body()))
+            self.delivery.sockets.send(connection_id, events.error(error.body()))
 
     def _admit(self, message: Message) -> Allowed:
         """Return the part of the feed that the client may read."""
@@ -322,11 +314,11 @@ class Receiver:
     ) -> None:
         for _ in range(_ATTEMPTS):
             if connection is None:
-                self.sockets.close(connection_id)  # the connection is not stored any more
+                self.delivery.sockets.close(connection_id)  # the connection is not stored any more
                 return
             if self._step(connection, message, allowed):
                 return
-            connection = self.connections.get(connection_id)
+            connection = self.delivery.connections.get(connection_id)
         raise Unavailable(f"connection {connection_id} changed {_ATTEMPTS} times in a row")
 
     def _step(self, connection: Connection, message: Message, allowed: Allowed) -> bool:
@@ -335,7 +327,7 @@ class Receiver:
         match message.act:
             case Act.PING:
                 pong = events.reply("pong", state=connection.state.value)
-                self.sockets.send(connection.id, pong)
+                self.delivery.sockets.send(connection.id, pong)
                 return True
             case Act.KEEP_ALIVE:
                 return True
@@ -359,10 +351,10 @@ class Receiver:
         )
         if isinstance(message.at, Now):
             return self._join(connection, subscribed, progress)
-        if not self.connections.update(connection, subscribed):
+        if not self.delivery.connections.update(connection, subscribed):
             return False
         self._confirm(subscribed, message.cursor)
-        self.waker.replay(connection.id)
+        self.lanes.waker.replay(connection.id)
         return True
 
     def _join(self, old: Connection, subscribed: Connection, progress: Progress) -> bool:
@@ -370,7 +362,7 @@ class Receiver:
         state = after(subscribed.state, Event.REACHED_FRONTIER)
         lane = self.lanes.lane_for(subscribed.feed, subscribed.id)
         joining = replace(subscribed, state=state, progress="", since=progress.page, lane=lane)
-        if not self.connections.update(old, joining):
+        if not self.delivery.connections.update(old, joining):
             return False
         self.lanes.hand_over(joining)
         self._confirm(joining, progress.cursor)
@@ -379,16 +371,16 @@ class Receiver:
 
     def _confirm(self, connection: Connection, cursor: str) -> None:
         confirmed = events.reply("subscribed", feed=public_name(connection.feed), cursor=cursor)
-        self.sockets.send(connection.id, confirmed)
+        self.delivery.sockets.send(connection.id, confirmed)
 
     def _unsubscribe(self, connection: Connection, state: State) -> bool:
-        if not self.connections.update(connection, connection.with_fields(state=state)):
+        if not self.delivery.connections.update(connection, connection.with_fields(state=state)):
             return False
         match connection.state:
             case State.OPEN:
-                self.sockets.send(connection.id, events.reply("unsubscribed"))
+                self.delivery.sockets.send(connection.id, events.reply("unsubscribed"))
             case State.CATCHING_UP:
-                self.waker.replay(connection.id)
+                self.lanes.waker.replay(connection.id)
             case _:
                 self.lanes.take_back(connection)
                 self.lanes.wake(connection)

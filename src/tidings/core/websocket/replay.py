@@ -23,8 +23,6 @@ from tidings.core.websocket.session import Event, State, after
 
 if TYPE_CHECKING:
     from tidings.core.auth.quotas import Charges, ReadCharge
-    from tidings.core.effects import Runtime
-    from tidings.core.followers.leases import Waker
     from tidings.core.settings.profiles import ProfileStore
     from tidings.core.websocket.connections import Connection, Lanes
     from tidings.core.websocket.send import Delivery
@@ -51,9 +49,7 @@ class Replayer:
 
     lanes: Lanes
     delivery: Delivery
-    waker: Waker
     catch_up: CatchUp
-    runtime: Runtime
     profiles: ProfileStore
     charges: Charges = free
     room: Room | None = None
@@ -74,10 +70,10 @@ class Replayer:
             raise
 
     def _replay(self, connection: Connection) -> None:
-        until = self.runtime.steady() + limits.REPLAY_RUN_MS
+        until = self.delivery.runtime.steady() + limits.REPLAY_RUN_MS
         charge = self.charges(connection.feed, connection.admission)
         charge.due = True  # reads by other clients of the key may have used up its rate
-        while not (rests := charge.wait_ms() > 0) and self.runtime.steady() < until:
+        while not (rests := charge.wait_ms() > 0) and self.delivery.runtime.steady() < until:
             if not (self.room is None or self.room.has_room(connection.id)):
                 break
             stepped = self._step(connection, charge)
@@ -91,13 +87,13 @@ class Replayer:
         connection = self.delivery.connections.get(connection_id)
         if connection is None or not serves(connection):
             return None
-        now = self.runtime.clock()
+        now = self.delivery.runtime.clock()
         if connection.runner and is_ahead(
             connection.runner_expires_ms, now, limits.REPLAY_LEASE_MS
         ):
             return None
         signed = connection.with_fields(
-            runner=self.runtime.new_id(), runner_expires_ms=now + limits.REPLAY_LEASE_MS
+            runner=self.delivery.runtime.new_id(), runner_expires_ms=now + limits.REPLAY_LEASE_MS
         )
         return self._save(connection, signed)
 
@@ -113,7 +109,7 @@ class Replayer:
             )  # the client unsubscribed before this run released the connection
         elif saved is not None and not rests:
             if self.room is None:
-                self.waker.replay(connection.id)
+                self.lanes.waker.replay(connection.id)
             else:
                 self.room.replay_with_room(connection.id)
 
@@ -130,7 +126,7 @@ class Replayer:
         # the key.
         profile = self.profiles.profile(connection.feed)
         endings = endings_at(self.profiles, connection.feed)
-        if connection.admission.has_ended(endings, self.runtime.clock()):
+        if connection.admission.has_ended(endings, self.delivery.runtime.clock()):
             self.delivery.end(connection.id)
             return None
         if step.events or step.progress.cursor != progress.cursor:

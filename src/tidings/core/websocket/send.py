@@ -25,7 +25,7 @@ from tidings.core.websocket.connections import Outcome
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidings.core.effects import Count, Sleep, Spread
+    from tidings.core.effects import Runtime, Spread
     from tidings.core.errors import Rejected
     from tidings.core.websocket.connections import ConnectionStore
 
@@ -96,8 +96,7 @@ class Delivery:
 
     sockets: Sockets
     connections: ConnectionStore
-    sleep: Sleep
-    count: Count
+    runtime: Runtime
     exchange: Exchange | None = None
     broadcast: Broadcast | None = None
 
@@ -114,7 +113,7 @@ class Delivery:
         if counts.lost:
             self.connections.remove(connection_id)
             return False
-        self.count("FramesSent", counts.sent)
+        self.runtime.count("FramesSent", counts.sent)
         return True
 
     def send_each(self, messages: Mapping[str, Sequence[str]], spread: Spread) -> Sequence[str]:
@@ -140,7 +139,7 @@ class Delivery:
         return counts.lost
 
     def _settle(self, counts: SendCounts, spread: Spread) -> None:
-        self.count("FramesSent", counts.sent)
+        self.runtime.count("FramesSent", counts.sent)
         spread(self.connections.remove, counts.lost)
 
     def cut(self, connection_id: str) -> None:
@@ -176,12 +175,12 @@ class Delivery:
     def _giving_up(self, connection_id: str, outcome: Outcome) -> Steps:
         """Count the failure, and close the connection unless the client has disconnected."""
         if outcome is Outcome.GONE:
-            self.count("ConnectionsGone", 1)
+            self.runtime.count("ConnectionsGone", 1)
             return
         if outcome is Outcome.REFUSED:
-            self.count("SendsRefused", 1)
+            self.runtime.count("SendsRefused", 1)
         elif outcome is Outcome.UNKNOWN:
-            self.count("SendsUnknown", 1)
+            self.runtime.count("SendsUnknown", 1)
         yield from self._cutting(connection_id)
 
     def _cutting(self, connection_id: str) -> Steps:
@@ -189,7 +188,7 @@ class Delivery:
             if (yield Close(connection_id)) is Outcome.SENT:
                 break
             yield Wait(limits.SEND_BACKOFF_MS << attempt)
-        self.count("ConnectionsClosed", 1)
+        self.runtime.count("ConnectionsClosed", 1)
 
     # Execution of the steps.
 
@@ -208,7 +207,7 @@ class Delivery:
 
     def _do(self, step: Request | Wait) -> Outcome | None:
         if isinstance(step, Wait):
-            self.sleep(step.ms)
+            self.runtime.sleep(step.ms)
             return None
         return perform(self.sockets, step)
 

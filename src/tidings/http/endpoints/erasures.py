@@ -20,7 +20,7 @@ from tidings.http.wire import Call, EntryId, Example, Fields, Given, Kind, Time
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
     from tidings.core.erasure.records import Erasure
-    from tidings.core.erasure.service import Erasures, Location
+    from tidings.core.erasure.service import ErasureReporter, Erasures, Location
     from tidings.core.model.feeds import FeedNames
     from tidings.http.request import Answer, Request
 
@@ -135,6 +135,7 @@ class ErasureRouter(wire.Routes, function="amend", error=InvalidErasure):
     guard: Guard
     feed_names: FeedNames
     erasures: Erasures
+    reporter: ErasureReporter
 
     def __call__(self, request: Request) -> Answer:
         """Answer a request, see `Routes`. A field of an operation is one of the erasure here."""
@@ -183,5 +184,5 @@ class ErasureRouter(wire.Routes, function="amend", error=InvalidErasure):
         return self._report(call, found)
 
     def _report(self, call: Call, erasure: Erasure) -> ErasureReport:
-        locations = self.erasures.locations(call.feed, erasure)
+        locations = self.reporter.locations(call.feed, erasure)
         return ErasureReport.of(erasure, locations=[LocationReport.of(each) for each in locations])

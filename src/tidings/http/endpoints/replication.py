@@ -171,7 +171,7 @@ class ReplicaRouter(wire.Routes, function="supervise", error=InvalidRelay):
         self, control: RelayControl, upstreams: RelayPasswords, guard: Guard, sources: Sources
     ) -> None:
         self.control, self.upstreams, self.sources = control, upstreams, sources
-        self.guard, self.feed_names = guard, control.feed_names
+        self.guard, self.feed_names = guard, control.reporter.feed_names
 
     @wire.get("/relays", READ_ALL, "16.11")
     def list_relays(self, call: Call) -> RelayList:
@@ -188,7 +188,7 @@ class ReplicaRouter(wire.Routes, function="supervise", error=InvalidRelay):
             try:
                 if scope not in wrong:
                     READ_ALL.admit(self.guard, feed, credential)
-                    relays.append(RelayReport(**self.control.summary(feed)))
+                    relays.append(RelayReport(**self.control.reporter.summary(feed)))
             except Rejected as error:
                 refused.add(error.status)
                 wrong.add(scope)
@@ -203,7 +203,7 @@ class ReplicaRouter(wire.Routes, function="supervise", error=InvalidRelay):
     @wire.get(_RELAY, READ_ALL, "16.11")
     def get_relay(self, call: Call) -> RelayReport:
         """Return the status of a chained feed."""
-        return RelayReport(**self.control.document(call.feed))
+        return RelayReport(**self.control.reporter.document(call.feed))
 
     @wire.put(
         f"{_RELAY}/password", ADMIN, "16.11", errors=(InvalidRelay, InvalidSetting, NotChained)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import MemoryKeys, MemoryProfiles
+from tests.fakes.runtime import EVERY_FEED
 from tests.unit.core.scene import NOW, shown
 from tidings.core.auth.guard import Allowed, Credential, FailedAttemptLimiter, Guard, Role
 from tidings.core.auth.keys import Key, KeyIssuer, KeyRing, PresentedKey, within
@@ -102,6 +103,7 @@ def process(token: Token | None = None) -> tuple[Guard, KeyIssuer]:
         verifier=Verifier(b""),
         open=False,
         failures=misses,
+        feed_names=EVERY_FEED,
         bearers=(ring, token) if token else (ring,),
     )
     return guard, KeyIssuer(keys, profiles, lambda: NOW, ring.forget)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes import MemoryProfiles
+from tests.fakes.runtime import EVERY_FEED
 from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Role, credential_from
 from tidings.core.auth.passwords import Verifier, hash_password
 from tidings.core.errors import NoPasswordSet, TooManyRequests, WrongPassword
@@ -30,6 +31,7 @@ def guard(profile: Profile, *, opened: bool = False) -> Guard:
         verifier=Verifier(b"key"),
         open=opened,
         failures=FailedAttemptLimiter(lambda: 0, 50),
+        feed_names=EVERY_FEED,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fakes import MemoryKeys, MemoryOperatorDocuments
+from tests.fakes.runtime import EVERY_FEED
 from tests.unit.core.auth.test_keys import Counting
 from tests.unit.core.changeagent.gates import gate
 from tests.unit.core.scene import FEED, Scene, shown
@@ -44,6 +45,7 @@ def closed(scene: Scene, verifier: Verifier, stored: MemoryKeys) -> Guard:
         verifier=verifier,
         open=False,
         failures=FailedAttemptLimiter(scene.clock, 3),
+        feed_names=EVERY_FEED,
         bearers=(key_ring,),
     )
 

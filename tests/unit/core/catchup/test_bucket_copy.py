@@ -176,7 +176,7 @@ def test_a_bucket_whose_deletions_are_forgotten_begins_anew(scene: Scene) -> Non
     scene.tombstones.remember(FEED, scene.tombstones.remembered(FEED), Remembered(DAY, DAY, 0))
     scene.now_ms += 2 * DAY
     scene.post(op("b"))
-    scene.projector = replace(scene.projector, tombstone_ms=DAY)
+    scene.projector = replace(scene.projector, runtime=replace(scene.runtime, tombstone_ms=DAY))
     scene.project()
 
     assert scene.catch_up.start(FEED, Replication(0, 1, 0, False, part=1)).skips == 0

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes import MemoryOperatorDocuments
 from tests.unit.core.changeagent.gates import gate
-from tests.unit.core.scene import FEED, FEEDS, Scene
+from tests.unit.core.scene import FEED, Scene
 from tidings.core.changeagent import config
 from tidings.core.changeagent.config import Configuration
 from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
@@ -26,7 +26,6 @@ from tidings.core.errors import (
     WrongContentType,
 )
 from tidings.core.ingest.ingest import PostRequest
-from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.operations import is_change
 
 GOOD = PostRequest(FEED, b'{"data":{"a":1},"tags":["t"]}', "application/json")
@@ -47,9 +46,8 @@ class Proposing:
             gate=gate(scene, documents),
             operator_documents=documents,
             ask=self._ask,
-            feed_names=FixedFeeds(FEEDS),
-            count=scene.count,
             counters=scene.counters,
+            tracer=scene.host.tracer,
         )
 
     def _ask(self, hooks: Sequence[Hook], data: str) -> Sequence[Verdict]:

@@ -31,7 +31,7 @@ from tidings.core.durable_streams.stream import (
 )
 from tidings.core.errors import Chained, Rejected, TooLarge
 from tidings.core.model.cursors import PAGE_END, Place
-from tidings.core.tracing import disabled_tracer
+from tidings.core.tracing import OFF, Tracer
 
 NAME, KIND = "log", "text/plain"
 
@@ -45,7 +45,7 @@ class Streams:
             appender=scene.appender,
             store=self.store,
             runtime=scene.runtime,
-            tracer=disabled_tracer(),
+            tracer=Tracer(OFF, scene.runtime),
         )
         self.reader = StreamReader(self.store, scene.reader)
 

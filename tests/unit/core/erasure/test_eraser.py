@@ -14,7 +14,7 @@ import pytest
 
 from tests.fakes import MemoryLedger
 from tests.unit.core.following import caught_up
-from tests.unit.core.scene import FEED, TOMBSTONE_MS, Scene, line, op
+from tests.unit.core.scene import FEED, TOMBSTONE_MS, Host, Scene, line, op
 from tidings.core import limits
 from tidings.core.archive.generations import lost_parts
 from tidings.core.archive.segments import Generation, encode
@@ -29,6 +29,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import Place
 from tidings.core.model.filters import Filter
 from tidings.core.model.operations import is_erased, parse_line
+from tidings.core.replication.source import Source
 from tidings.core.state.rows import project
 
 MARKER = "the-secret"
@@ -37,10 +38,15 @@ PARENT = "video/x-secret-id"
 FOREVER = 2**60
 
 
-def eraser(scene: Scene) -> Eraser:
-    found = scene.host.eraser
-    assert found is not None
-    return replace(found, corrector=scene.host.corrector)
+def eraser(scene: Scene, **stores: Any) -> Eraser:
+    """Return the job of a new process, with *stores* instead of some of the scene's."""
+    return host(scene, **stores).eraser
+
+
+def host(scene: Scene, **stores: Any) -> Host:
+    made = Host(scene)
+    vars(made.stores).update(stores)
+    return made
 
 
 def erase(scene: Scene, entry: Entry = ENTRY) -> Erasure:
@@ -202,7 +208,9 @@ def test_an_erasure_that_finds_nothing_says_so(scene: Scene) -> None:
     found = scene.host.erasures.request(FEED, ENTRY)
     for follow in (scene.project, scene.push, scene.archived):
         follow()
-    job = replace(eraser(scene), on_nothing=lambda _, erasure: said.append(erasure.id))
+    process = host(scene)
+    vars(process)["on_nothing_erased"] = lambda _, erasure: said.append(erasure.id)
+    job = process.eraser
     assert not job.run(FEED, FOREVER)
     assert said == [found.id]
     expire(scene)
@@ -332,8 +340,8 @@ def test_ids_are_kept_if_the_feed_says_so(scene: Scene) -> None:
     scene.project()
     scene.push()
     scene.archived()
-    job = replace(eraser(scene), keeps_ids=lambda feed: True)
-    assert not job.run(FEED, FOREVER)
+    scene.configure(ids_personal=False)
+    assert not eraser(scene).run(FEED, FOREVER)
     assert MARKER not in everything(scene)
     assert parse_line(scene.log.read(FEED, 0)[0].lines[0]).id == ENTRY.id
 
@@ -351,7 +359,7 @@ def test_the_ledger_has_it_until_it_is_done(scene: Scene) -> None:
     ledger.remove(FEED, found.id)
     for follow in (scene.project, scene.push, scene.archived):
         follow()
-    job = replace(eraser(scene), ledger=ledger)
+    job = eraser(scene, erasure_ledger=ledger)
     assert not job.run(FEED, FOREVER)
     assert [each.id for each in ledger.entries(FEED)] == [found.id]
     scene.log.raise_floor(FEED, 3)  # then it is not postponed
@@ -384,7 +392,9 @@ def test_the_log_is_not_rewritten_before_all_followers_have_passed(scene: Scene)
 
 def test_what_a_late_process_may_write_is_rewritten_when_it_has_ended(scene: Scene) -> None:
     """It may have old pages from before the log was rewritten; other erasures wait as well."""
-    late = replace(eraser(scene), settle_ms=60_000)
+    process = host(scene)
+    process.erasure_settle_ms = 60_000
+    late = process.eraser
     used(scene)
     assert scene.host.erasures is not None
     found = scene.host.erasures.request(FEED, ENTRY)
@@ -476,7 +486,7 @@ def work_of(erasures: int, lines: int, name: str, *, as_parent: bool) -> int:
     for _ in range(3):
         for follow in (scene.project, scene.push, scene.archived):
             follow()
-        calls += calls_in(partial(replace(eraser(scene), log=log).run, FEED, FOREVER))
+        calls += calls_in(partial(eraser(scene, log=log).run, FEED, FOREVER))
     done = scene.erasures.erasures(FEED)
     assert {each.phase for each in done} == {Phase.KEPT}
     assert sum(each.corrected for each in done) == as_parent  # the others are erased themselves
@@ -559,7 +569,9 @@ def test_a_copy_waits_for_the_corrections_of_its_upstream(scene: Scene) -> None:
     scene.project()
     scene.push()
     scene.archived()
-    copy = replace(eraser(scene), chained={FEED})
+    process = host(scene)
+    process.copies = {FEED: Source("https://master.example/feeds/main")}
+    copy = process.eraser
     assert not copy.run(FEED, FOREVER)
     assert record(scene, found.id).phase is Phase.PARENTS
     scene.projected(op("y"))
@@ -574,8 +586,8 @@ class Killed(Exception):
     """The process was killed."""
 
 
-def calls_of(job: Eraser, act: Callable[[], None]) -> Eraser:
-    """Return *job* with stores that call *act* after each call."""
+def calls_of(scene: Scene, act: Callable[[], None]) -> Eraser:
+    """Return the job with stores that call *act* after each call."""
 
     class Watched:
         def __init__(self, store: Any) -> None:
@@ -591,9 +603,18 @@ def calls_of(job: Eraser, act: Callable[[], None]) -> Eraser:
 
             return call
 
-    names = "store", "rewrites", "log", "states", "removed_parents", "consumers", "archive", "keys"
-    watched: dict[str, Any] = {name: Watched(getattr(job, name)) for name in names}
-    return replace(job, **watched)
+    names = [
+        "erasures",
+        "rewrites",
+        "log",
+        "state",
+        "removed_parents",
+        "consumers",
+        "archive",
+        "keys",
+    ]
+    stores = vars(scene.host.stores)
+    return eraser(scene, **{name: Watched(stores[name]) for name in [*names, "archive"]})
 
 
 def is_killed(scene: Scene, left: list[int]) -> bool:
@@ -605,7 +626,7 @@ def is_killed(scene: Scene, left: list[int]) -> bool:
             raise Killed
 
     try:
-        calls_of(eraser(scene), act).run(FEED, FOREVER)
+        calls_of(scene, act).run(FEED, FOREVER)
     except Killed:
         return True
     return False
@@ -657,7 +678,7 @@ def test_two_jobs_at_once_do_no_harm(scene: Scene) -> None:
             eraser(scene).run(FEED, FOREVER)
 
     with pytest.raises(Unavailable, match="another process"):
-        calls_of(eraser(scene), act).run(FEED, FOREVER)
+        calls_of(scene, act).run(FEED, FOREVER)
     work(scene)
     assert MARKER not in everything(scene)
 

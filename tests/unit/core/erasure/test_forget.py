@@ -109,7 +109,7 @@ def test_22_8_deletions_in_the_archive_are_found(scene: Scene) -> None:
 
 def test_11_5_ids_stay_if_they_are_not_personal(scene: Scene) -> None:
     """P11.5: the job asks the profile."""
-    eraser = scene.host.eraser
-    assert eraser is not None and not eraser.keeps_ids(FEED)
+    progress = scene.host.erasure_progress
+    assert not progress.keeps_ids(FEED)
     scene.configure(ids_personal=False)
-    assert eraser.keeps_ids(FEED)
+    assert progress.keeps_ids(FEED)

@@ -181,14 +181,14 @@ def test_each_location_has_a_status(scene: Scene) -> None:
 
     def found(phase: Phase, **changed: bool) -> dict[str, str]:
         at = replace(erasure, phase=phase, **changed)  # type: ignore[arg-type]
-        return {each.name: each.status for each in service(scene).locations(FEED, at)}
+        return {each.name: each.status for each in scene.host.erasure_reporter.locations(FEED, at)}
 
     begun = found(Phase.PARENTS)
     assert {begun[name] for name in ("log", "archive", "parents", "erasure entry")} == {"pending"}
     assert begun["backups"] == begun["copies"] == "outside"
-    notes = {each.name: each.note for each in service(scene).locations(FEED, erasure)}
+    notes = {each.name: each.note for each in scene.host.erasure_reporter.locations(FEED, erasure)}
     assert notes["named consumers"] == "not acknowledged by: index, late, new"
-    notes = {each.name: each.note for each in service(scene).locations(FEED, at_end)}
+    notes = {each.name: each.note for each in scene.host.erasure_reporter.locations(FEED, at_end)}
     assert "nothing was found" in notes["log"]
     assert notes["filters"].endswith(": consumer index, key k1")
     kept = found(Phase.KEPT)
@@ -204,7 +204,7 @@ def test_each_location_has_a_status(scene: Scene) -> None:
 def test_tables_can_be_restored_for_some_time(scene: Scene) -> None:
     """This time begins when the job has erased the data; a server has no such recovery."""
     at = service(scene).request(FEED, ENTRY)
-    recoverable = replace(service(scene), recovery_ms=1000)
+    recoverable = replace(scene.host.erasure_reporter, recovery_ms=1000)
 
     def found(erasure: Erasure) -> list[tuple[str, int]]:
         locations = recoverable.locations(FEED, erasure)
@@ -214,7 +214,7 @@ def test_tables_can_be_restored_for_some_time(scene: Scene) -> None:
     now_ms = scene.now_ms
     assert found(replace(at, done_ms=now_ms)) == [("pending", now_ms + 1000)]
     assert found(replace(at, done_ms=now_ms - 1000)) == [("done", now_ms)]
-    names = {each.name for each in service(scene).locations(FEED, at)}
+    names = {each.name for each in scene.host.erasure_reporter.locations(FEED, at)}
     assert "point-in-time recovery" not in names
 
 
@@ -223,13 +223,14 @@ def test_the_files_of_syncs_are_gone_after_a_time(scene: Scene) -> None:
     scene.projected(op())
     erasure = service(scene).request(FEED, ENTRY)
 
-    def found(**changed: bool) -> Location:
-        places = replace(service(scene), **changed).locations(FEED, erasure)  # type: ignore[arg-type]
+    def found(file_rewritten_ms: int | None = None) -> Location:
+        reporter = replace(scene.host.erasure_reporter, file_rewritten_ms=file_rewritten_ms)
+        places = reporter.locations(FEED, erasure)
         return next(each for each in places if each.name == "exports")
 
     end = erasure.requested_ms + limits.SYNC_FILES_GONE_MS
     assert (found().status, found().until_ms) == ("pending", end)
-    assert found(has_file=True).status == "outside"
+    assert found(file_rewritten_ms=0).status == "outside"
     scene.now_ms = end
     assert found().status == "done"
 

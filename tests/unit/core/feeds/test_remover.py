@@ -66,10 +66,8 @@ class Case:
         """Return the job of a new process."""
         return Remover(
             directory=Directory(self.scene.feeds, FEEDS, self.scene.clock),
-            store=self.scene.feeds,
             data=self.data,
-            clock=self.scene.clock,
-            steady=lambda: self.data.now_ms,
+            runtime=replace(self.scene.runtime, steady=lambda: self.data.now_ms),
             overwrite=self.overwrite,
         )
 

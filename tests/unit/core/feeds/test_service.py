@@ -251,7 +251,8 @@ class TestSuccessors:
         self, scene: Scene, host: Host
     ) -> None:
         """Otherwise an operation could be acknowledged and added to the deleted feed."""
-        feeds = replace(host.feed_service, stale_ms=5_000)
+        host.directory.stale_ms = 5_000
+        feeds = host.feed_service
         feeds.create(NAME)
         delete(feeds)
         scene.now_ms += 2_000
@@ -388,9 +389,9 @@ class TestDirectory:
                 directory.forget()
                 return None
 
-        directory._store = Late()
+        directory.store = Late()
         assert directory.find(FEED) == FEED
-        directory._store = scene.feeds
+        directory.store = scene.feeds
         scene.feeds.save(FeedRecord(FEED, is_live=False))
         assert directory.find(FEED) is None
 

@@ -103,13 +103,7 @@ def test_what_was_not_handled_is_not_told(scene: Scene, lines: list[TraceRecord]
 def test_a_request_is_told_once_it_is_in_the_log(scene: Scene, lines: list[TraceRecord]) -> None:
     """It is reported with its page's number; a repeated request has the trace of the existing
     page."""
-    tracer = Tracer(
-        mode=REQUESTED,
-        clock=scene.clock,
-        steady=scene.clock,
-        new_id=scene.new_id,
-        sink=lines.append,
-    )
+    tracer = Tracer(REQUESTED, replace(scene.runtime, trace=lines.append))
     ingester = replace(scene.ingester, tracer=tracer)
     request = PostRequest(
         FEED, b'{"event":"insert","type":"a","id":"1"}', "application/json", "key"
@@ -129,13 +123,7 @@ def test_a_request_that_is_refused_is_not_told(scene: Scene, lines: list[TraceRe
     """It has no page."""
     ingester = replace(
         scene.ingester,
-        tracer=Tracer(
-            mode=REQUESTED,
-            clock=scene.clock,
-            steady=scene.clock,
-            new_id=scene.new_id,
-            sink=lines.append,
-        ),
+        tracer=Tracer(REQUESTED, replace(scene.runtime, trace=lines.append)),
     )
     with pytest.raises(Exception, match="JSON"):
         ingester.accept(PostRequest(FEED, b"?", "application/json", trace=TRACE))

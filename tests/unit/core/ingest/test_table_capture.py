@@ -68,9 +68,7 @@ def test_an_answer_that_was_lost_repeats_nothing(scene: Scene) -> None:
             raise Unavailable("lost")
 
     real = scene.appender
-    lossy = Lost(
-        log=real.log, claims=real.claims, clock=real.clock, new_id=real.new_id, page_ms=real.page_ms
-    )
+    lossy = Lost(log=real.log, claims=real.claims, runtime=real.runtime)
     with pytest.raises(Unavailable):
         replace(capturer(scene), appender=lossy).run(writes("abc"))
     capturer(scene).run(writes("abc"))

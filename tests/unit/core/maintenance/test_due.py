@@ -9,13 +9,23 @@ from typing import Any
 
 import pytest
 
-from tests.unit.core.scene import FEED, FEEDS, NOW, PAGE_MS, RETENTION, Scene, op, unavailable
+from tests.unit.core.scene import (
+    FEED,
+    FEEDS,
+    NOW,
+    PAGE_MS,
+    RETENTION,
+    Scene,
+    op,
+    unavailable,
+    with_step,
+)
 from tidings.core import limits
 from tidings.core.consumers.consumer import Change, Consumer, Note
 from tidings.core.consumers.service import Reason
 from tidings.core.erasure.entries import Entry
 from tidings.core.erasure.records import Phase
-from tidings.core.maintenance.sweep import Sweeper
+from tidings.core.maintenance.sweep import FeedVisit, Sweeper
 from tidings.core.model.feeds import FixedFeeds, Retention
 from tidings.core.model.filters import Filter
 from tidings.core.model.timestamps import DAY_MS
@@ -23,10 +33,13 @@ from tidings.core.model.timestamps import DAY_MS
 MINUTE, HOUR = limits.SWEEP_EVERY_MS, 3_600_000
 
 
-def sweeps(scene: Scene, count: int = 1, **changed: Any) -> list[str]:
+def sweeps(
+    scene: Scene, visit: FeedVisit | None = None, count: int = 1, **changed: Any
+) -> list[str]:
     """Sweep *count* times, a minute apart; return the feeds that the last one visited."""
     names: list[str] = []
-    sweeper: Sweeper = replace(scene.sweeper, about=names.append, **changed)
+    visit = replace(visit or scene.sweeper.visit, about=names.append)
+    sweeper: Sweeper = replace(scene.sweeper, visit=visit, **changed)
     for _ in range(count):
         names.clear()
         scene.now_ms += MINUTE
@@ -40,7 +53,7 @@ def settle(scene: Scene) -> None:
     for feed in FEEDS:
         scene.project(feed)
         scene.push(feed)
-    assert sweeps(scene, 3) == []
+    assert sweeps(scene, count=3) == []
 
 
 def next_visit(scene: Scene) -> int | None:
@@ -53,7 +66,7 @@ def test_a_sweep_ends_before_its_function_is_killed() -> None:
     scene, visited = Scene(), set[str]()
     for _ in FEEDS:
         times = count(0, limits.SWEEP_VISITS_MS - 1)
-        found = sweeps(scene, steady=partial(next, times))
+        found = sweeps(scene, runtime=replace(scene.runtime, steady=partial(next, times)))
         assert len(found) == 1
         visited.update(found)
     assert visited == set(FEEDS)
@@ -83,17 +96,17 @@ def test_a_page_makes_its_feed_due_until_it_is_handled(scene: Scene) -> None:
     scene.post(op())
     for _ in range(3):
         scene.waker.woken.clear()
-        assert sweeps(scene, 2) == [FEED]
+        assert sweeps(scene, count=2) == [FEED]
         assert [name for _, name in scene.waker.woken] == ["state", "push"] * 2
     scene.project()
     scene.push()
-    assert sweeps(scene, 3) == []
+    assert sweeps(scene, count=3) == []
 
 
 def test_a_lease_that_is_held_keeps_its_feed_due(scene: Scene) -> None:
     """Its holder may have crashed, and the lease must then be observed."""
     scene.followers.take(FEED, "state", owner="killed", now_ms=scene.now_ms)
-    assert sweeps(scene, 3) == [FEED]
+    assert sweeps(scene, count=3) == [FEED]
     scene.waker.woken.clear()
     scene.now_ms += limits.LEASE_MS
     assert sweeps(scene) == [FEED]
@@ -116,7 +129,7 @@ def test_a_feed_is_visited_when_its_oldest_page_can_be_trimmed(scene: Scene) -> 
     later = scene.now_ms = NOW + 10 * MINUTE
     scene.projected(op())
     scene.push()
-    assert sweeps(scene, 3) == []
+    assert sweeps(scene, count=3) == []
     assert next_visit(scene) == NOW + RETENTION.age_ms
 
     scene.now_ms = NOW + RETENTION.age_ms - MINUTE
@@ -168,13 +181,13 @@ def test_a_consumer_that_is_behind_keeps_its_feed_due(scene: Scene) -> None:
     scene.push()
     settle(scene)
     register(scene)
-    assert sweeps(scene, 4) == [FEED]
+    assert sweeps(scene, count=4) == [FEED]
     scene.counted.clear()
     assert sweeps(scene) == [FEED] and scene.counted["ConsumerLag"] == 1
     scene.host.consumers.mark(FEED, "billing", "now", Reason("ops", "test"))
-    assert sweeps(scene, 3) == []
+    assert sweeps(scene, count=3) == []
     scene.host.consumers.mark(FEED, "billing", "oldest", Reason("ops", "test"))
-    assert sweeps(scene, 3) == [FEED]
+    assert sweeps(scene, count=3) == [FEED]
 
 
 def test_a_change_during_a_visit_is_not_overlooked(scene: Scene) -> None:
@@ -192,11 +205,12 @@ def test_a_change_during_a_visit_is_not_overlooked(scene: Scene) -> None:
         scene.due_feeds.mark(FEED)
         sweeps(scene)
 
-        def hurry(feed: str, erases: bool, change: Any = change) -> None:
+        def hurry(feed: str, _: object, change: Any = change) -> None:
             if feed == FEED:
                 change()
 
-        assert sweeps(scene, erasures=hurry) == [FEED]
+        visit = with_step(scene.sweeper, "the erasures", hurry).visit
+        assert sweeps(scene, visit) == [FEED]
         assert next_visit(scene) == 0
 
 
@@ -208,7 +222,7 @@ def test_a_feed_with_a_failed_step_stays_due(scene: Scene) -> None:
             sweeps(scene)
         scene.log.floor = floor  # type: ignore[method-assign]
         assert {each.feed for each in scene.due_feeds.due(scene.now_ms)} == FEEDS
-    assert sweeps(scene, 3) == []
+    assert sweeps(scene, count=3) == []
 
 
 def test_connections_are_checked_although_no_due_feed_can_be_listed(scene: Scene) -> None:
@@ -238,8 +252,10 @@ def test_a_feed_is_visited_when_its_erasure_is_due(scene: Scene) -> None:
     assert scene.erasures.unfinished(FEED)
 
     def sweep() -> list[str]:
-        wake = lambda feed, erases: scene.host.wake_due_erasures(feed, True)  # noqa: E731
-        return sweeps(scene, 3, erasures=wake)
+        scene.sweeper = with_step(
+            scene.sweeper, "the erasures", lambda feed, _: scene.host.wake_due_erasures(feed, True)
+        )
+        return sweeps(scene, count=3)
 
     assert sweep() == [FEED]
     stored = scene.erasures.erasure(FEED, erasure.id)
@@ -258,12 +274,15 @@ def test_a_feed_is_visited_when_a_deletion_is_to_be_forgotten(scene: Scene) -> N
     scene.host.wake_eraser = woken.append  # type: ignore[method-assign, assignment]
     scene.host.forget_every_ms = MINUTE
     keeps = Retention(10 * DAY_MS, 0)
-    service = replace(scene.sweeper.retention_service, retention=keeps)
+    service = replace(scene.retention_service, retention=keeps)
+    sweeper = with_step(
+        scene.sweeper, "the retention", lambda feed, look: service.run(feed, look).next_ms
+    )
     for _ in range(3):
         scene.now_ms += MINUTE
-        replace(scene.sweeper, retention_service=service).run()
+        sweeper.run()
     assert woken == []
     assert next_visit(scene) is not None and next_visit(scene) <= NOW + DAY_MS  # type: ignore
     scene.now_ms = NOW + DAY_MS
-    replace(scene.sweeper, retention_service=service).run()
+    sweeper.run()
     assert woken == [FEED]

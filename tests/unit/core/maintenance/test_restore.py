@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes import MemoryArchive, MemoryConsumers, MemoryLog
 from tests.unit.core.following import caught_up, held_after, names
-from tests.unit.core.scene import FEED, PAGE_MS, Host, Scene, line, op
+from tests.unit.core.scene import FEED, Host, Scene, line, op
 from tidings.core import limits
 from tidings.core.archive.generations import cut, lost_parts
 from tidings.core.archive.reader import ArchiveReader
@@ -22,7 +22,7 @@ from tidings.core.counters import RESTORED
 from tidings.core.effects import Sleep
 from tidings.core.errors import Unavailable
 from tidings.core.feeds.service import jump_end
-from tidings.core.maintenance.restore import Restorer, rewind
+from tidings.core.maintenance.restore import Restorer, Rewinder, rewind
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.feeds import HOST
 from tidings.core.model.pages import Page
@@ -39,16 +39,14 @@ class Kept:
 
     def restorer(self, archive: MemoryArchive | None = None) -> Restorer:
         scene = self.scene
+        runtime = replace(scene.runtime, sleep=self.sleep or scene.wait)
         return Restorer(
             reader=scene.reader,
             numbers=scene.log,
-            followers=scene.followers,
-            consumers=self.consumers,
             profiles=scene.profiles,
             archive=archive,
-            sleep=self.sleep or scene.wait,
-            new_id=scene.new_id,
-            page_ms=PAGE_MS,
+            rewinder=Rewinder(scene.followers, self.consumers, runtime),
+            runtime=runtime,
         )
 
     def post(self, *names_: str) -> list[Page]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes import MemoryConsumers
-from tests.unit.core.scene import FEED, NOW, PAGE_MS, RETENTION, Scene, line, op
+from tests.unit.core.scene import FEED, NOW, PAGE_MS, RETENTION, Scene, line, op, with_archive
 from tidings.core import limits
 from tidings.core.catchup.catchup import in_log
 from tidings.core.consumers.service import ConsumerRetention
@@ -99,7 +99,7 @@ def test_other_followers_hold_the_floor_too() -> None:
 def test_nothing_is_given_up_that_is_not_archived() -> None:
     """This holds if there is an archive; one that never ran has no pages."""
     scene = aged(5)
-    retention_service = replace(scene.retention_service, archives=True)
+    retention_service = with_archive(scene.retention_service, archives=True)
 
     assert retention_service.run(FEED).floor == 1
     assert scene.archived() == 5
@@ -115,7 +115,7 @@ def test_an_archive_that_was_turned_off_holds_nothing() -> None:
         scene.now_ms += HOUR
     followed(scene, *FOLLOWERS)
 
-    assert replace(scene.retention_service, archives=True).run(FEED).floor == 4
+    assert with_archive(scene.retention_service, archives=True).run(FEED).floor == 4
     assert scene.retention_service.run(FEED).floor == 5
 
 
@@ -189,7 +189,7 @@ def test_pages_that_vanished_block_neither_the_archive_nor_the_floor() -> None:
     scene.set_checkpoint("archive", 3)
     vanish(scene, 4, 5)
     scene.now_ms += 100 * HOUR
-    retention_service = replace(scene.retention_service, archives=True)
+    retention_service = with_archive(scene.retention_service, archives=True)
 
     assert retention_service.run(FEED).floor == 4
     assert scene.archived() == 7
@@ -266,7 +266,7 @@ class Renewals:
         for expires_ms in self.expiries:
             number = self.scene.log.take(FEED)
             self.scene.log.put(FEED, Page(number, line(), "a", NOW, expires_ms))
-        self.renewer = Renewer(store=self.scene.log, runtime=self.scene.runtime, page_ms=PAGE_MS)
+        self.renewer = Renewer(store=self.scene.log, runtime=self.scene.runtime)
 
     def run(self, first: int, last: int) -> list[int]:
         """Run the renewal; return the pages that were renewed."""

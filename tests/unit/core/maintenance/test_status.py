@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.unit.core.scene import FEED, FEEDS, NOW, Scene, op
 from tidings.core import limits
-from tidings.core.followers.follower import FOLLOWERS
+from tidings.core.followers.follower import FOLLOWERS, BuiltInFollowers
 from tidings.core.maintenance.status import COUNTERS, LAGGING, OK, STALLED, Reporter
 from tidings.core.model.cursors import parse
 from tidings.core.model.feeds import FixedFeeds
@@ -19,11 +19,11 @@ from tidings.core.replication.source import Source
 def reporter(scene: Scene) -> Reporter:
     """Return a reporter that has reported nothing yet."""
     return Reporter(
-        log=scene.log,
         checkpoints=scene.followers,
         counters=scene.counters,
         reader=scene.reader,
         feed_names=FixedFeeds(FEEDS),
+        followers=BuiltInFollowers(),
     )
 
 
@@ -135,7 +135,7 @@ def test_9_3_a_late_follower_is_named(scene: Scene) -> None:
 
 def test_W25_the_archive_waits_for_pages_and_is_late_where_its_alarm_says(scene: Scene) -> None:
     """ADR 51: it runs each quarter of an hour where little is posted."""
-    with_archive = replace(reporter(scene), archives=True)
+    with_archive = replace(reporter(scene), followers=BuiltInFollowers(archives=True))
     scene.post(op("a"))
     scene.project()
     scene.push()
@@ -175,7 +175,7 @@ def test_a_follower_of_any_name_is_told(scene: Scene) -> None:
 def test_the_archive_is_told_while_there_is_one(scene: Scene) -> None:
     """It is listed before its first run too; the checkpoint of one that was turned off is
     ignored."""
-    with_archive = replace(reporter(scene), archives=True)
+    with_archive = replace(reporter(scene), followers=BuiltInFollowers(archives=True))
 
     assert list(followers(scene)) == sorted(FOLLOWERS)
     listed = with_archive.report(FEED)["followers"]

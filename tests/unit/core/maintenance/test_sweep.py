@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes import MemoryOutbox, MemoryRelays, MemoryTags
-from tests.unit.core.scene import FEED, FEEDS, NOW, PAGE_MS, Scene, op
+from tests.unit.core.scene import FEED, FEEDS, NOW, PAGE_MS, Scene, op, with_archive
 from tidings.core import limits
 from tidings.core.changeagent.tag_index import Indexer, IndexMonitor
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import FOLLOWERS, STATE
 from tidings.core.followers.leases import Lease
 from tidings.core.ingest.outbox import OutboxMessage, OutboxMonitor
+from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.replication.admin import ReplicaMonitor
 from tidings.core.replication.source import Source
 from tidings.core.websocket.connections import Connection
@@ -25,6 +26,19 @@ def sweep(scene: Scene) -> None:
     scene.waker.woken.clear()
     scene.waker.replays.clear()
     scene.sweeper.run()
+
+
+def archiving(scene: Scene, wait_ms: int = 0) -> Sweeper:
+    """Return the sweeper of a host with an archive."""
+    visit = scene.sweeper.visit
+    followers = replace(with_archive(visit.followers, archives=True), archive_wait_ms=wait_ms)
+    return replace(scene.sweeper, visit=replace(visit, followers=followers))
+
+
+def with_steps(scene: Scene) -> Sweeper:
+    """Return the sweeper with the steps for the monitors that the host has now."""
+    visit = replace(scene.sweeper.visit, steps=scene.host.sweep_steps())
+    return replace(scene.sweeper, visit=visit)
 
 
 def test_late_followers_are_rung(scene: Scene) -> None:
@@ -61,7 +75,7 @@ def test_a_follower_at_rest_beside_a_page_that_waited_was_not_woken(scene: Scene
 def test_each_figure_is_of_the_feed_that_is_swept(scene: Scene) -> None:
     """The feed is announced before it is swept; connections belong to no feed."""
     names: list[str] = []
-    replace(scene.sweeper, about=names.append).run()
+    replace(scene.sweeper, visit=replace(scene.sweeper.visit, about=names.append)).run()
     assert set(names[:-1]) == FEEDS and names[-1] == ""
 
 
@@ -70,7 +84,7 @@ def test_a_few_pages_wait_for_the_archive(scene: Scene, monkeypatch: pytest.Monk
     part.
     """
     monkeypatch.setattr(limits, "ARCHIVE_PAGES", 3)
-    sweeper = replace(scene.sweeper, archives=True, archive_wait_ms=900_000)
+    sweeper = archiving(scene, wait_ms=900_000)
 
     def wakes_of_archive() -> int:
         scene.waker.woken.clear()
@@ -97,7 +111,8 @@ def test_the_index_is_woken_for_a_summary_or_now_and_then(
     woken: list[str] = []
     tags = MemoryTags()
     monitor = IndexMonitor(tags, woken.append, scene.clock)
-    sweeper = replace(scene.sweeper, index=monitor)
+    scene.host.index_monitor = monitor
+    sweeper = with_steps(scene)
     scene.now_ms -= scene.now_ms % (limits.INDEX_EVERY * limits.SWEEP_EVERY_MS)
 
     def wakes() -> list[str]:
@@ -124,7 +139,8 @@ def test_messages_that_wait_in_the_outbox_are_forwarded(scene: Scene) -> None:
     woken: list[str] = []
     outbox = MemoryOutbox()
     monitor = OutboxMonitor(outbox=outbox, wake=woken.append, runtime=scene.runtime)
-    sweeper = replace(scene.sweeper, outbox=monitor)
+    scene.host.outbox_monitor = monitor
+    sweeper = with_steps(scene)
     sweeper.run()
     assert woken == [] and "OutboxAge" not in scene.counted
     outbox.leave(FEED, OutboxMessage(f"{NOW - 7_000:013d}-aa", "operations", "{}"))
@@ -135,7 +151,7 @@ def test_messages_that_wait_in_the_outbox_are_forwarded(scene: Scene) -> None:
 
 def test_the_archive_is_rung_by_the_sweep_alone(scene: Scene) -> None:
     """It is woken if there is one and it lags. Its lag is a time, counted in seconds."""
-    sweeper = replace(scene.sweeper, archives=True)
+    sweeper = archiving(scene)
     scene.projected(op())
     scene.push()
     scene.now_ms += 61_000
@@ -162,7 +178,8 @@ def test_a_chained_feed_is_woken_each_minute(scene: Scene) -> None:
         waker=scene.waker,
         runtime=replace(scene.runtime, clock=lambda: NOW),
     )
-    replace(scene.sweeper, relays=monitor).run()
+    scene.host.replica_monitor = monitor
+    replace(with_steps(scene), chained=sources).run()
     assert scene.waker.woken == [(FEED, "relay")]
 
 

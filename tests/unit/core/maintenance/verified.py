@@ -22,12 +22,9 @@ def verifier(
     made = Verifier(
         feed=FEED,
         states=scene.state,
-        checkpoints=scene.followers,
         reader=scene.reader,
-        spill=MemorySpill(),
-        clock=scene.clock,
+        spill=MemorySpill(buckets),
         tombstone_ms=TOMBSTONE_MS,
-        buckets=buckets,
         archive=archive,
     )
     for _ in made.read():
@@ -37,7 +34,7 @@ def verifier(
 
 def compared(scene: Scene, archive: ArchiveReader | None = None) -> list[Compared]:
     made = verifier(scene, archive=archive)
-    return [made.compare(bucket) for bucket in made.buckets]
+    return [made.compare(bucket) for bucket in made.spill.buckets]
 
 
 def differences(scene: Scene, archive: ArchiveReader | None = None) -> list[Difference]:

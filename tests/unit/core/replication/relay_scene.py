@@ -9,13 +9,13 @@ from typing import Any
 
 from tests.fakes import MemoryCoordinator, MemoryRelays, MemoryUpstream
 from tests.unit.core.following import trimmed
-from tests.unit.core.scene import FEED, FEEDS, NOW, PAGE_MS, TOMBSTONE_MS, Scene, op
+from tests.unit.core.scene import FEED, FEEDS, NOW, Scene, op
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import Place
 from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.pages import Page
-from tidings.core.replication.admin import Action, RelayControl, ReplicaMonitor
-from tidings.core.replication.bootstrap import Bootstrapper
+from tidings.core.replication.admin import Action, RelayControl, RelayReporter, ReplicaMonitor
+from tidings.core.replication.bootstrap import Bootstrapper, StateLease
 from tidings.core.replication.copies import CopiedLosses, Copies
 from tidings.core.replication.relay import Relay
 from tidings.core.replication.replicate import Relayer
@@ -127,51 +127,42 @@ class Node:
     def sources(self) -> dict[str, Source]:
         return {FEED: self.source} if self.source else {}
 
-    def relayer(self, **parts: Any) -> Relayer:
+    def relayer(self, upstream: Any = None, **parts: Any) -> Relayer:
         scene = self.scene
         chosen: dict[str, Any] = {
             "store": self.relays,
-            "upstream": self.net,
-            "bootstrapper": self.bootstrapper(),
-            "log": scene.log,
+            "bootstrapper": replace(self.bootstrapper(), upstream=upstream or self.net),
             "coordinator": self.coordinator,
             "runtime": scene.runtime,
         } | parts
-        return Relayer(
-            sources=self.sources,
-            waker=scene.waker,
-            page_ms=PAGE_MS,
-            sums=scene.sum_reader,
-            **chosen,
-        )
+        return Relayer(sources=self.sources, sums=scene.sum_reader, **chosen)
 
     def bootstrapper(self) -> Bootstrapper:
         scene = self.scene
         return Bootstrapper(
             upstream=self.net,
             states=scene.state,
-            repairs=scene.state,
-            followers=scene.followers,
             log=scene.log,
-            waker=scene.waker,
-            runtime=scene.runtime,
             tombstones=scene.tombstones,
-            tombstone_ms=TOMBSTONE_MS,
+            lease=StateLease(scene.followers, scene.waker, scene.runtime),
+            runtime=scene.runtime,
         )
 
     @property
     def control(self) -> RelayControl:
         scene = self.scene
-        return RelayControl(
+        reporter = RelayReporter(
             store=self.relays,
             sources=self.sources,
             feed_names=FixedFeeds(FEEDS),
             reader=scene.reader,
-            log=scene.log,
-            waker=scene.waker,
-            page_ms=PAGE_MS,
-            profiles=scene.profiles,
             coordinator=self.coordinator,
+        )
+        return RelayControl(
+            reporter=reporter,
+            waker=scene.waker,
+            profiles=scene.profiles,
+            runtime=scene.runtime,
         )
 
     @property

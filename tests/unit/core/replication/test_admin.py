@@ -28,7 +28,7 @@ def test_D23_a_feed_is_told_with_its_status_and_position() -> None:
     """The document has its name, its status, and its position as a cursor that is valid on any
     copy."""
     node = chained().node
-    document = node.control.document(FEED)
+    document = node.control.reporter.document(FEED)
     assert (document["feed"], document["status"], document["page"]) == (FEED, "running", 3)
     assert document["cursor"] == node.relay.place.encode()
     assert document["source"] == document["upstream"] == document["master"] == MASTER
@@ -38,14 +38,14 @@ def test_D23_a_feed_is_told_with_its_status_and_position() -> None:
 def test_D34_the_ends_of_the_log_are_told_with_their_times() -> None:
     """They are the first and last local page, or null without pages."""
     chain = chained()
-    document = chain.node.control.document(FEED)
+    document = chain.node.control.reporter.document(FEED)
     pages = chain.master.scene.log.read(FEED, 0)
     assert document["min"]["page"] == 1 and document["max"]["page"] == 3
     assert document["min"]["time"] == from_ms(pages[0].at_ms)
     assert document["max"]["time"] == from_ms(pages[2].at_ms)
     assert document["max"]["cursor"] == pages[2].end.encode()
     assert (document["floor"], document["head"]) == (1, 3)
-    empty = Chain().node.control.document(FEED)
+    empty = Chain().node.control.reporter.document(FEED)
     assert empty["min"] is None and empty["max"] is None and empty["status"] == "new"
 
 
@@ -55,7 +55,7 @@ def test_D36_what_was_copied_is_counted() -> None:
     relay = chain.node.relay
     chain.node.note(upstream_head=5, counts=replace(relay.counts, filtered=4, repeated=2))
     chain.time.ms = relay.page_at_ms + 90_000
-    document = chain.node.control.document(FEED)
+    document = chain.node.control.reporter.document(FEED)
     assert (document["pages"], document["operations"]) == (3, 6)
     assert (document["filtered"], document["repeated"]) == (4, 2)
     assert (document["lag_pages"], document["lag_ms"]) == (2, 90_000)
@@ -67,16 +67,16 @@ def test_D37_reads_of_the_master_and_of_the_upstream_are_told_apart() -> None:
     node = chained().node
     now = node.scene.now_ms
     node.note(upstream_read_ms=now - 7, master_read_ms=now - 70)
-    document = node.control.document(FEED)
+    document = node.control.reporter.document(FEED)
     assert (document["upstream_read_ms_ago"], document["master_read_ms_ago"]) == (7, 70)
-    assert Chain().node.control.document(FEED)["master_read_ms_ago"] is None
+    assert Chain().node.control.reporter.document(FEED)["master_read_ms_ago"] is None
 
 
 def test_what_went_wrong_is_told() -> None:
     """The document has the error, the next attempt, and the progress of a copy."""
     node = chained().node
     node.note(failures=3, attempt_ms=5_000, error="it broke", copy=Copy(7, bucket=16))
-    document = node.control.document(FEED)
+    document = node.control.reporter.document(FEED)
     assert (document["failures"], document["error"]) == (3, "it broke")
     assert document["next_attempt"] == from_ms(5_000)
     assert document["copy"] == {"buckets_done": 16, "buckets": 64, "behind_page": 7, "empty": False}
@@ -85,12 +85,12 @@ def test_what_went_wrong_is_told() -> None:
 def test_D1_local_feeds_are_told_too() -> None:
     """Both kinds live in one deployment; by name."""
     chain = chained()
-    listed = [chain.node.control.summary(feed) for feed in ("main", "other")]
+    listed = [chain.node.control.reporter.summary(feed) for feed in ("main", "other")]
     roles = {each["feed"]: each["role"] for each in listed}
     assert roles == {"main": "leader", "other": "master"}
-    assert chain.master.control.document(FEED)["max"]["page"] == 3
+    assert chain.master.control.reporter.document(FEED)["max"]["page"] == 3
     with pytest.raises(UnknownFeed):
-        chain.node.control.document("nothing")
+        chain.node.control.reporter.document("nothing")
 
 
 def test_D38_the_members_of_a_cluster_are_told_with_their_roles() -> None:
@@ -98,7 +98,7 @@ def test_D38_the_members_of_a_cluster_are_told_with_their_roles() -> None:
     cluster = Cluster(2)
     for node in cluster.nodes:
         node.run()
-    members = cluster.nodes[0].control.document(FEED)["members"]
+    members = cluster.nodes[0].control.reporter.document(FEED)["members"]
     assert [each["address"] for each in members] == [node.url for node in cluster.nodes]
     assert [each["gone"] for each in members] == [True, False]
     assert {each["role"] for each in members} == {"leader"}
@@ -108,8 +108,8 @@ def test_D41_without_the_coordinator_all_but_the_members_is_told() -> None:
     """The members are then unknown."""
     node = Cluster(1).nodes[0]
     node.coordinator = LOST
-    assert node.control.document(FEED)["members"] is None
-    assert chained().node.control.document(FEED)["members"] == []
+    assert node.control.reporter.document(FEED)["members"] is None
+    assert chained().node.control.reporter.document(FEED)["members"] == []
 
 
 def test_D22_pause_and_resume() -> None:
@@ -296,11 +296,11 @@ def test_D32_a_broken_document_is_told_among_the_others() -> None:
     node = Chain().node
     node.relays = Unreadable(node.scene.log)
 
-    main, other = (node.control.summary(feed) for feed in ("main", "other"))
+    main, other = (node.control.reporter.summary(feed) for feed in ("main", "other"))
     assert (main["status"], other["status"]) == ("broken", "master")
     assert "cannot be read: not JSON" in main["error"]
     with pytest.raises(BrokenRelay):
-        node.control.document(FEED)
+        node.control.reporter.document(FEED)
 
 
 def test_what_was_stopped_on_purpose_raises_no_alarm() -> None:

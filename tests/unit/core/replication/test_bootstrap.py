@@ -34,7 +34,7 @@ RELAY = Relay(FEED, id="r")
 def holding(node: Node) -> Bootstrapper:
     """Return a bootstrapper that holds the lease of the state."""
     made = node.bootstrapper()
-    assert made.acquire(FEED)
+    assert made.lease.acquire(FEED)
     return made
 
 
@@ -43,7 +43,7 @@ def copied(chain: Chain, relay: Relay = RELAY, copy: Copy = Copy()) -> Copy:  # 
     made = holding(chain.node)
     while not copy.copied:
         copy, _ = made.step(relay, copy, MASTER, ALL)
-    made.release(FEED)
+    made.lease.release(FEED)
     return copy
 
 
@@ -137,7 +137,7 @@ def test_a_copy_goes_on_where_it_was(stop: int) -> None:
     copy, made = Copy(), holding(chain.node)
     for _ in range(stop):
         copy, _ = made.step(RELAY, copy, MASTER, ALL)
-    made.release(FEED)
+    made.lease.release(FEED)
     chain.master.post("o5", event="delete")
     done = copied(chain, copy=copy)
 
@@ -207,7 +207,7 @@ def test_the_floor_and_the_state_move_behind_the_copy() -> None:
     for _ in range(2):  # done again, it is the same
         done = made.finish(replace(RELAY, copy=copy), copy)
         assert (done.checkpoint, done.seconds, done.low_watermark, done.copy) == (3, 5, 4, None)
-    made.release(FEED)
+    made.lease.release(FEED)
     assert node.scene.log.floor(FEED) == 4
     assert node.scene.followers.checkpoints(FEED)[STATE] == 3
     assert node.scene.waker.woken[-1] == (FEED, STATE)
@@ -219,10 +219,10 @@ def test_while_the_state_is_followed_the_copy_waits() -> None:
     lease = node.scene.followers.take(FEED, STATE, owner="x", now_ms=node.scene.now_ms)
     assert lease is not None
     made = node.bootstrapper()
-    assert not made.acquire(FEED)
+    assert not made.lease.acquire(FEED)
     assert node.scene.waker.woken == []
     node.scene.followers.release(lease)
-    assert made.acquire(FEED) and made.acquire(FEED)
+    assert made.lease.acquire(FEED) and made.lease.acquire(FEED)
 
 
 def test_who_was_frozen_writes_nothing() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes import MemoryOperatorDocuments, MemoryOutbox
 from tests.unit.core.following import caught_up, names
 from tests.unit.core.replication.relay_scene import Chain, chained
-from tests.unit.core.scene import FEED, FEEDS, NOW, PAGE_MS, Scene, line, op
+from tests.unit.core.scene import FEED, NOW, PAGE_MS, Scene, line, op
 from tests.unit.core.sync.test_apply import corrector
 from tidings.core.auth.guard import FailedAttemptLimiter
 from tidings.core.changeagent.submit import Proposer
@@ -31,7 +31,6 @@ from tidings.core.ingest.table_capture import Capture, Capturer, Write
 from tidings.core.limits import JUMPS_MIN, PAGE_NUMBER_MAX
 from tidings.core.log.reader import Filler
 from tidings.core.model.cursors import PAGE_END, Place
-from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.json_body import JSON_TYPE
 from tidings.core.replication.copies import ALL_LOCAL, COPIES_TTL_MS, Copies, WriteGuard
 from tidings.core.replication.relay import Copy, RelayStore, Wanted
@@ -103,9 +102,8 @@ def _propose(scene: Scene) -> None:
         gate=gate,
         operator_documents=operator_documents,
         ask=ask,
-        feed_names=FixedFeeds(FEEDS),
-        count=scene.count,
         counters=scene.counters,
+        tracer=scene.host.tracer,
     )
     proposer.accept(PostRequest(FEED, b'{"data":1}', JSON_TYPE))
 
@@ -176,7 +174,7 @@ def test_who_yielded_refuses_producers_and_names_the_successor() -> None:
         chain.master.post("late")
     assert refused.value.body()["master"] == chain.node.url
     assert str(refused.value) == f"feed: is continued by {chain.node.url}: post there"
-    document = chain.master.control.document(FEED)
+    document = chain.master.control.reporter.document(FEED)
     assert (document["role"], document["successor"]) == ("master", chain.node.url)
     assert document["head"] == in_flight + 1
 
@@ -205,7 +203,7 @@ def test_a_copy_that_is_whole_is_promoted_and_goes_on_with_the_next_number() -> 
     assert chain.node.post("new").number == last + 1
     chain.run()
     assert chain.node.relay.checkpoint == last  # it reads no upstream any more
-    document = chain.node.control.document(FEED)
+    document = chain.node.control.reporter.document(FEED)
     assert document["role"] == document["status"] == "master"
     assert document["head"] == last + 1
 

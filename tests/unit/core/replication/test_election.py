@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes import MemoryCoordinator
+from tests.fakes.runtime import runtime_of
 from tests.unit.core.replication.relay_scene import LOST, MASTER
 from tests.unit.core.scene import FEED, NOW
 from tidings.core import limits
@@ -42,9 +43,9 @@ class Candidates:
             feed=FEED,
             source=source,
             coordinator=self.coordinator,
-            clock=lambda: self.now,
-            steady=lambda: self.now + self.set_back_ms,
-            count=self.count,
+            runtime=runtime_of(
+                lambda: self.now, steady=lambda: self.now + self.set_back_ms, count=self.count
+            ),
         )
 
     def count(self, metric: str, value: int) -> None:
@@ -131,9 +132,7 @@ def test_D41_roles_are_configured_without_a_coordinator() -> None:
         feed=FEED,
         source=follower,
         coordinator=LOST,
-        clock=lambda: NOW,
-        steady=lambda: NOW,
-        count=lambda metric, value: None,
+        runtime=runtime_of(lambda: NOW),
     )
     assert elector.assignment(Relay(FEED)) == Assignment(Role.FOLLOWER, address(0))
     elector.leave()
@@ -146,9 +145,7 @@ def test_who_never_knew_a_coordinator_leads() -> None:
         feed=FEED,
         source=source,
         coordinator=None,
-        clock=lambda: NOW,
-        steady=lambda: NOW,
-        count=lambda metric, value: None,
+        runtime=runtime_of(lambda: NOW),
     )
     assert elector.assignment(Relay(FEED)) == Assignment(Role.LEADER, MASTER)
     followed = Relay(FEED, role=Role.FOLLOWER, upstream=address(3))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from tests.unit.core.replication.relay_scene import Chain, Killed
 from tests.unit.core.scene import FEED, TOMBSTONE_MS
 from tidings.core import limits
 from tidings.core.errors import NothingDone, Unavailable
+from tidings.core.replication.bootstrap import StateLease
 from tidings.core.replication.relay import Relay
 from tidings.core.replication.replicate import Relayer
 from tidings.core.state.rows import project
@@ -151,17 +154,15 @@ class History:
     def _relayer(self) -> Relayer:
         node, faults = self.chain.node, self.faults
         scene = node.scene
-        bootstrapper = node.bootstrapper()
-        bootstrapper.upstream = Effects(faults, node.net)
-        bootstrapper.states = Effects(faults, scene.state)
-        bootstrapper.followers = Effects(faults, scene.followers)
-        bootstrapper.log = Effects(faults, scene.log)
-        return node.relayer(
-            store=Effects(faults, node.relays),
-            upstream=Effects(faults, node.net),
-            log=Effects(faults, scene.log),
-            bootstrapper=bootstrapper,
+        effects: Any = partial(Effects, faults)
+        bootstrapper = replace(
+            node.bootstrapper(),
+            upstream=effects(node.net),
+            states=effects(scene.state),
+            log=effects(scene.log),
+            lease=StateLease(effects(scene.followers), scene.waker, scene.runtime),
         )
+        return node.relayer(store=effects(node.relays), bootstrapper=bootstrapper)
 
 
 @settings(max_examples=60, deadline=None)

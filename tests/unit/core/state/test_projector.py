@@ -93,7 +93,8 @@ def test_removed_parents_survive_a_crash_at_any_moment(at: int, before: bool) ->
     states, removed_parents_reader = (
         Dying(store, calls, at, before=before) for store in (scene.state, scene.removed_parents)
     )
-    dying = replace(scene.projector, states=states, removed_parents=removed_parents_reader)
+    parents = replace(scene.projector.parents, store=removed_parents_reader)
+    dying = replace(scene.projector, states=states, parents=parents)
     with suppress(Died):
         dying.handle(FEED, scene.log.read(FEED, 1))
     scene.project()
@@ -173,7 +174,9 @@ def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> N
     scene.projector = replace(
         scene.projector,
         states=Dying(scene.state, calls, 99, before=True),
-        removed_parents=Dying(scene.removed_parents, calls, 99, before=True),
+        parents=replace(
+            scene.projector.parents, store=Dying(scene.removed_parents, calls, 99, before=True)
+        ),
     )
     scene.projected(op("a", parents=["p"]))
 

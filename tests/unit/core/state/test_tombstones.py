@@ -26,7 +26,7 @@ SKEW = limits.CLOCK_SKEW_MS_MAX
 
 def redeployed(scene: Scene, life_ms: int) -> None:
     """Change the retention as in `OPERATIONS.md`; the next run of the state notes it."""
-    scene.projector = replace(scene.projector, tombstone_ms=life_ms)
+    scene.projector = replace(scene.projector, runtime=replace(scene.runtime, tombstone_ms=life_ms))
 
 
 @pytest.mark.parametrize("lives", [(21 * DAY,), (TOMBSTONE_MS + DAY, TOMBSTONE_MS, 21 * DAY)])

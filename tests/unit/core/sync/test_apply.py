@@ -30,9 +30,7 @@ def corrector(scene: Scene) -> Corrector:
     return Corrector(
         states=scene.state,
         filler=scene.filler,
-        steady=scene.runtime.steady,
-        sleep=scene.wait,
-        new_id=scene.new_id,
+        runtime=scene.runtime,
         feed_names=FixedFeeds(FEEDS),
         tombstones=scene.tombstones,
     )
@@ -219,7 +217,7 @@ def test_a_writer_in_flight_is_waited_for(scene: Scene, log: Meanwhile) -> None:
         if len(scene.waits) == 3:
             log.put(FEED, late)
 
-    patient = replace(corrector(scene), sleep=waiting)
+    patient = replace(corrector(scene), runtime=replace(scene.runtime, await_writer=waiting))
 
     assert patient.apply(FEED, 1, part(A)) == outcome(0, moved=1)
     assert scene.waits == [limits.CORRECT_POLL_MS] * 3

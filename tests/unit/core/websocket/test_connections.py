@@ -14,8 +14,10 @@ import pytest
 from tests.fakes import MemoryConnections
 from tests.unit.core.scene import FEED, NOW, Scene, op
 from tidings.core import limits
+from tidings.core.effects import Spread
 from tidings.core.errors import InvalidSetting
 from tidings.core.followers.follower import effective_checkpoints
+from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.model.feeds import lane_of, pushers
 from tidings.core.model.filters import Filter
 from tidings.core.settings.profiles import Profile, validate
@@ -57,11 +59,20 @@ def crowd(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Counted:
     monkeypatch.setattr(limits, "SWEEP_PAGE", PAGE_SIZE)
     monkeypatch.setattr(limits, "SWEEP_PAGES_MAX", PAGES)
     counted = Counted(scene)
-    scene.sweeper = replace(scene.sweeper, connections=counted)
+    delivery = replace(scene.delivery, connections=counted)
+    connections = replace(scene.sweeper.connections, delivery=delivery)
+    scene.sweeper = replace(scene.sweeper, connections=connections)
     for connection in everybody():
         counted.open(connection)
         scene.connections.open(connection)
     return counted
+
+
+def spreading(scene: Scene, spread: Spread) -> Sweeper:
+    """Return the sweeper with *spread* for connections."""
+    runtime = replace(scene.runtime, spread=spread)
+    connections = replace(scene.sweeper.connections, runtime=runtime)
+    return replace(scene.sweeper, connections=connections)
 
 
 def everybody() -> list[Connection]:
@@ -146,7 +157,7 @@ def test_a_slow_sweep_stops_early(scene: Scene, crowd: Counted) -> None:
     def slow(task: Callable[[str], None], items: Sequence[str]) -> None:
         scene.now_ms += limits.SWEEP_LOOK_MS
 
-    scene.sweeper = replace(scene.sweeper, spread=slow)
+    scene.sweeper = spreading(scene, slow)
     for connection in everybody():
         crowd.open(replace(connection, state=State.LEAVING))
     for number in range(1, 4):
@@ -163,7 +174,7 @@ def test_a_killed_sweep_is_repeated(scene: Scene, crowd: Counted) -> None:
 
     crowd.open(replace(everybody()[PAGE_SIZE], state=State.LEAVING))
     with pytest.raises(KeyboardInterrupt):
-        replace(scene.sweeper, spread=killed).run()
+        spreading(scene, killed).run()
     assert crowd.round() == Round()
     scene.sweeper.run()
     assert is_released(scene, everybody()[PAGE_SIZE].id)

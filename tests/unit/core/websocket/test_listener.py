@@ -169,7 +169,10 @@ def test_a_store_that_is_away_registers_nobody(declared: Scene) -> None:
         def profile(self, feed: str) -> object:
             raise Unavailable("away")
 
-    registrar = replace(declared.receiver.registrar, profiles=Away())  # type: ignore[arg-type]
+    registrar = replace(
+        declared.receiver.registrar,
+        guard=replace(declared.guard, profiles=Away()),  # type: ignore[arg-type]
+    )
     connection = Connection("c", NOW, listener=Listener(1, FEED))
     with pytest.raises(Unavailable):
         registrar.receive(connection, json.dumps(REGISTRATION))

@@ -142,7 +142,7 @@ def test_a_change_under_our_hands_is_seen(scene: Scene, steps: int) -> None:
     moving = Moving(scene.inbox, scene.subscriptions)
     moving.open(Connection("c", NOW, State.LIVE, FEED))
     moving.steps = steps
-    receiver = replace(scene.receiver, connections=moving)
+    receiver = replace(scene.receiver, delivery=replace(scene.delivery, connections=moving))
 
     if steps == 2:
         receiver.receive("c", '{"action":"unsubscribe"}')

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, NoReturn
 
 from tests.fakes import MemoryFollowers, MemoryLog, MemoryState, MemoryTombstones
+from tests.fakes.runtime import runtime_of
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.log.reader import Filler, Reader
@@ -321,9 +322,9 @@ class Corrections:
         self._corrector = self.made(
             states=_Effects(world, world.state, "find"),
             filler=Filler(world.reader(log), PAGE_MS),
-            steady=lambda: world.now_ms,
-            sleep=world.pass_time,
-            new_id=lambda: next(ids),
+            runtime=runtime_of(
+                lambda: world.now_ms, await_writer=world.pass_time, new_id=lambda: next(ids)
+            ),
             feed_names=FixedFeeds(frozenset({FEED})),
             tombstones=MemoryTombstones(),
         )
