@@ -34,12 +34,7 @@ if TYPE_CHECKING:
     from tidings.core.feeds.records import FeedData
     from tidings.core.feeds.remover import Remover
     from tidings.core.feeds.service import Feeds
-    from tidings.core.followers.follower import (
-        BuiltInFollowers,
-        Follower,
-        FollowerConfig,
-        Handler,
-    )
+    from tidings.core.followers.follower import BuiltInFollowers, Follower, FollowerConfig, Handler
     from tidings.core.hooks.registry import WebhookAdmin
     from tidings.core.ingest.ingest import Ingester
     from tidings.core.ingest.outbox import OutboxMonitor
@@ -47,7 +42,7 @@ if TYPE_CHECKING:
     from tidings.core.log.reader import Filler, Reader
     from tidings.core.maintenance.clients import ClientReporter, OpenRequests
     from tidings.core.maintenance.history import History
-    from tidings.core.maintenance.retention import Look, RetentionService
+    from tidings.core.maintenance.retention import RetentionService
     from tidings.core.maintenance.status import Reporter
     from tidings.core.maintenance.sweep import Step, Sweeper
     from tidings.core.replication.admin import RelayControl, ReplicaMonitor
@@ -672,12 +667,7 @@ class Assembly:
             reader=self.reader,
             coordinator=self.stores.coordinator,
         )
-        return RelayControl(
-            reporter=reporter,
-            waker=self.stores.waker,
-            profiles=self.profiles,
-            runtime=self.runtime,
-        )
+        return RelayControl(reporter, self.stores.waker, self.profiles, self.runtime)
 
     def upstream(self, feed: str) -> Upstream:
         """Return the client for the upstream of *feed*. It sends the upstream's password."""
@@ -738,13 +728,9 @@ class Assembly:
         from tidings.core.erasure.service import Erasures
         from tidings.core.ingest.write_bounds import ParentBoundCheck
 
-        return Erasures(
-            appender=self.appender,
-            current=ParentBoundCheck(self.stores.state, self.reader, self.runtime.await_writer),
-            store=self.stores.erasures,
-            runtime=self.runtime,
-            ledger=self.stores.erasure_ledger,
-        )
+        stores, runtime = self.stores, self.runtime
+        current = ParentBoundCheck(stores.state, self.reader, runtime.await_writer)
+        return Erasures(self.appender, current, stores.erasures, runtime, stores.erasure_ledger)
 
     @cached_property
     def erasure_reporter(self) -> ErasureReporter:
@@ -772,42 +758,24 @@ class Assembly:
         from tidings.core.erasure.records import Phase
 
         stores, runtime, progress = self.stores, self.runtime, self.erasure_progress
+        ledger, settle_ms = stores.erasure_ledger, self.erasure_settle_ms
+        consumers = rewriting.ConsumerTexts(stores.consumers, stores.rewrites, stores.log)
         steps: dict[Phase, eraser.Step] = {
             Phase.PARENTS: eraser.ParentCorrections(
-                progress=progress,
-                reader=self.reader,
-                corrector=self.corrector,
-                chained=self.copies,
+                progress, self.reader, self.corrector, self.copies
             ),
             Phase.WAITING: eraser.FollowerWait(
-                progress=progress,
-                reader=self.reader,
-                followers=self.built_in_followers,
-                waker=stores.waker,
-                ledger=stores.erasure_ledger,
+                progress, self.reader, self.built_in_followers, stores.waker, ledger
             ),
             Phase.LOG: rewriting.LogRewriter(
-                progress=progress,
-                log=stores.log,
-                rewrites=stores.rewrites,
-                removed_parents=stores.removed_parents,
-                runtime=runtime,
-                settle_ms=self.erasure_settle_ms,
+                progress, stores.log, stores.rewrites, stores.removed_parents, runtime, settle_ms
             ),
             Phase.PARKED: rewriting.TextRewriter(
-                progress=progress,
-                consumers=rewriting.ConsumerTexts(stores.consumers, stores.rewrites, stores.log),
-                others=self.text_erasers(),
-                runtime=runtime,
-                settle_ms=self.erasure_settle_ms,
+                progress, consumers, self.text_erasers(), runtime, settle_ms
             ),
             Phase.ARCHIVE: rewriting.ArchiveRewriter(progress, stores.archive),
             Phase.SPACE: eraser.SpaceOverwriter(
-                progress=progress,
-                runtime=runtime,
-                overwrite=self.free_space,
-                ledger=stores.erasure_ledger,
-                on_nothing=self.on_nothing_erased,
+                progress, runtime, self.free_space, ledger, self.on_nothing_erased
             ),
             Phase.KEPT: eraser.TombstoneEnd(progress, self.reader, stores.state, runtime),
         }
@@ -942,12 +910,7 @@ class Assembly:
             archive_wait_ms=self.archive_wait_ms,
         )
         connections = ConnectionSweeper(
-            delivery=self.delivery,
-            lanes=self.lanes,
-            feed_names=self.directory,
-            profiles=self.profiles,
-            counters=stores.counters,
-            runtime=self.runtime,
+            self.delivery, self.lanes, self.directory, self.profiles, stores.counters, self.runtime
         )
         return Sweeper(
             due_feeds=stores.due_feeds,
@@ -973,11 +936,9 @@ class Assembly:
             )
         if outbox is not None:
             steps["the outbox"] = lambda feed, _: outbox.run(feed)
-        steps["the erasures"] = self._sweep_erasures
+        wake = self.wake_due_erasures
+        steps["the erasures"] = lambda feed, look: wake(feed, look.erases) if look else None
         return steps
-
-    def _sweep_erasures(self, feed: str, look: Look | None) -> int | None:
-        return self.wake_due_erasures(feed, look.erases) if look else None
 
     @cached_property
     def corrector(self) -> Corrector:

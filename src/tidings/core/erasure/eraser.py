@@ -143,7 +143,7 @@ class Eraser:
         return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ParentCorrections:
     """The step PARENTS: other objects lose the erased object as a parent.
 
@@ -205,7 +205,7 @@ class ParentCorrections:
         return part, counts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FollowerWait:
     """The step WAITING, until all followers have handled the pages to be rewritten."""
 
@@ -232,7 +232,7 @@ class FollowerWait:
         return moved
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SpaceOverwriter:
     """The step SPACE.
 

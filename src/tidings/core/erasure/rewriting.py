@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tidings.core.state.removed_parents import RemovedParents, RemovedParentsStore
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LogRewriter:
     """The step LOG. *settle_ms* is as in `TextRewriter`."""
 
@@ -220,7 +220,7 @@ class TextEraser(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TextRewriter:
     """The step PARKED: parked messages, errors of workers, and the texts of *others*.
 

@@ -179,7 +179,7 @@ class _LatestOperation(CurrentObjects):
             raise _ObjectMoved(f"{self._feed}: the object changed during the request")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Erasures:
     """The erasures of feeds, as clients request and see them. The caller has authorized the client.
 

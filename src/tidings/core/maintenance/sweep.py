@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 SOCKETS = "sockets"  # the place under which `Counters` store the number of WebSocket clients
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ConnectionSweeper:
     """The part of the sweep that checks connections, and disconnects the clients of a feed."""
 

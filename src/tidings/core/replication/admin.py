@@ -148,7 +148,7 @@ class RelayReporter:
         return [_member_document(member, self.reader.clock()) for member in members]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RelayControl:
     """The actions of an operator on feeds."""
 
