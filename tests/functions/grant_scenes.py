@@ -196,7 +196,7 @@ def correcting(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording)
     post_around_a_hole()
     plans.store(plans.packed(*plans.planned("a", "x32")))
     later = now_ms() + 10_000
-    monkeypatch.setattr("tidings.aws.stage.now_ms", lambda: later)  # the hole is overdue
+    monkeypatch.setattr("tidings.aws.effects.now_ms", lambda: later)  # the hole is overdue
     restart()
     start_recording()
     assert correct(plans.request(), None)["complete"]
@@ -209,7 +209,7 @@ def amending(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -
     record = FeedRecord("films", is_live=False, last_page=9, removals=(removed,))
     assert stage().stores.feed_store.save(record)
     later = now_ms() + 10_000
-    monkeypatch.setattr("tidings.aws.stage.now_ms", lambda: later)  # the hole is overdue
+    monkeypatch.setattr("tidings.aws.effects.now_ms", lambda: later)  # the hole is overdue
     restart()
     start_recording()
     assert amendments.ask(*plans.planned("a", "x32"))[0] == 200

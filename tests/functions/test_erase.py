@@ -84,7 +84,7 @@ def record(erasure: Erasure) -> Erasure:
 
 def later(monkeypatch: pytest.MonkeyPatch, ms: int) -> None:
     at = now_ms() + ms
-    monkeypatch.setattr("tidings.aws.stage.now_ms", lambda: at)
+    monkeypatch.setattr("tidings.aws.effects.now_ms", lambda: at)
     restart()
 
 

@@ -159,7 +159,7 @@ def delete(name: str = "main") -> FeedRecord:
 
 def later(monkeypatch: pytest.MonkeyPatch, ms: int) -> None:
     at = now_ms() + ms
-    monkeypatch.setattr("tidings.aws.stage.now_ms", lambda: at)
+    monkeypatch.setattr("tidings.aws.effects.now_ms", lambda: at)
     restart()
 
 

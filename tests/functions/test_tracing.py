@@ -120,7 +120,7 @@ def test_a_late_page_is_told_though_nobody_traced_it(
     for _ in range(3):
         ingest(event("http_post"), None)
     become("state", monkeypatch)
-    monkeypatch.setattr("tidings.aws.stage.now_ms", lambda: 4_000_000_000_000)
+    monkeypatch.setattr("tidings.aws.effects.now_ms", lambda: 4_000_000_000_000)
     restart()
     follow({"ring": "main"}, None)
 

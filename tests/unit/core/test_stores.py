@@ -14,7 +14,18 @@ import tidings.core
 from tests import fakes
 
 # Protocols without a stored state of their own.
-OTHERS = {"Bearers", "ClientReporter", "FeedData", "FeedNames", "Handler", "Precondition", "Room"}
+OTHERS = {
+    "Bearers",
+    "ClientReporter",
+    "FeedData",
+    "FeedHost",
+    "FeedNames",
+    "Handler",
+    "Precondition",
+    "Room",
+    "Step",
+    "TextEraser",
+}
 PROTOCOLS = {
     name: port
     for each in pkgutil.walk_packages(tidings.core.__path__, "tidings.core.")
