@@ -389,7 +389,7 @@ class HttpRoute:
 class Call:
     """A request about the feed with the key `feed`. `allowed` are the rights of the caller.
 
-    `operator` names an operator with access to the stores and with all rights;  over HTTP.
+    `operator` names an operator with access to the stores and with all rights; "" over HTTP.
     """
 
     operator = ""
