@@ -35,6 +35,7 @@ from tidings.client.retries import PRINT_S, stop_on_signals
 from tidings.core.model.filters import FIELDS
 from tidings.http.endpoints.consumers import ConsumerRouter
 from tidings.http.endpoints.hooks import WebhookRouter
+from tidings.http.wire import fields_of
 
 if TYPE_CHECKING:
     from tidings.client.feed_api import Answer
@@ -48,7 +49,6 @@ _FIELDS = (
 )
 _HOOKS = ("name", "state", "url", "lag_ms", "parked", "failure")
 _ATTEMPTS = ("at", "id", "number", "status", "ms", "result")
-_KEPT = (*FIELDS, "erasures", "format", "attempts")  # by --update, unless they are given
 _NAME_CHARS = 50  # maximum length of the host in a webhook's name, which has up to 63 characters
 
 _FIELD_OPTIONS = {
@@ -147,7 +147,8 @@ def _put(call: Call) -> Answer:
             if error.code not in ("unknown_consumer", "unknown_webhook"):
                 raise
             old = {}
-        body |= {name: old.get(name) for name in _KEPT if name not in body}
+        fields = fields_of(call.route.parameters["body"])
+        body |= {name: old.get(name) for name in fields if name not in body}
     for name in [name for name, value in body.items() if value in (None, [], "", False)]:
         del body[name]
     try:
