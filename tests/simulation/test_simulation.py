@@ -91,7 +91,7 @@ ADDED: dict[str, tuple[Plan, int, dict[str, int]]] = {
     ),
     "listeners know what is whatever overflows": (
         Plan(0, listeners=True),
-        12,  # few overflow before they are live
+        16,  # few overflow before they are live
         at_least(20, *listeners.RATES, *listeners.LEADS_TO),
     ),
     "named consumers are owed nothing whatever their workers do": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import boto3
@@ -125,7 +126,8 @@ def test_a_part_is_gone_on_with_until_it_is_complete(
     monkeypatch.setattr(limits, "REQUEST_OPERATIONS_MAX", 1)
     moments = iter(range(0, 10**9, limits.CORRECT_RUN_MS // 2))
     corrector = host.stage().corrector
-    object.__setattr__(corrector, "steady", lambda: next(moments))
+    runtime = replace(corrector.runtime, steady=lambda: next(moments))
+    object.__setattr__(corrector, "runtime", runtime)
     jobs.parts = {"insert": [planned("insert", *"abc")]}
 
     ended = stage.run(REQUEST)

@@ -80,7 +80,7 @@ class Reader(threading.Thread):
         return [event.data["id"] for event in without_repeats(self.heard)]
 
     def _read(self, listener: Listener) -> None:
-        while self.to is None or self._place is self.to:
+        while not self.heard or self.to is None or self._place is self.to:
             with contextlib.suppress(Silence):
                 self.heard.append(listener.next(LOOK_S))
                 if is_last(self.heard[-1]):
