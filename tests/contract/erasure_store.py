@@ -114,7 +114,7 @@ class TestRewrites:
             replace(neighbour, append_id="", expires_ms=0),
         ]
         assert stores.log.put(feed, replace(written, append_id="late")) == "ours"
-        assert list(stores.renewals.expiries(feed, 1, 2)) == [(2, AT + 1000)]
+        assert list(stores.log.expiries(feed, 1, 2)) == [(2, AT + 1000)]
 
     @on("memory", "sqlite", DYNAMODB_LOCAL)  # moto counts binary values as base64
     def test_the_largest_page_is_rewritten(self, stores: Stores, feed: str) -> None:

@@ -1,4 +1,4 @@
-"""What every log keeps to: `LogStore`, `RenewStore` and `Numbers`."""
+"""What every log keeps to: `LogStore` and `Numbers`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.contract.stores import Stores
 from tidings.core import limits
 from tidings.core.counters import RESTORED, LogCounter
 from tidings.core.errors import Unavailable, Yielded
-from tidings.core.maintenance.retention import Round
+from tidings.core.maintenance.retention import Round, rounds_in
 from tidings.core.model.pages import Page, encode, filler, jump
 
 AT = 1_763_000_000_123
@@ -191,7 +191,7 @@ class TestLog:
 class TestRenewals:
     def test_renewing_a_missing_page_creates_nothing(self, stores: Stores, feed: str) -> None:
         """A page that was deleted stays deleted."""
-        stores.renewals.renew(feed, 1, EXPIRES)
+        stores.log.renew(feed, 1, EXPIRES)
         assert stores.log.read(feed, 0) == []
         assert stores.log.put(feed, page(1, "ours")) == "ours"
 
@@ -200,22 +200,23 @@ class TestRenewals:
         for number in range(1, 5):
             stores.log.put(feed, page(number))
         stores.log.put(feed, Page(5, "{}", "a", AT, 0))
-        stores.renewals.renew(feed, 2, EXPIRES + 60_000)
-        stores.renewals.renew(feed, 2, EXPIRES)
-        stores.renewals.renew(feed, 5, EXPIRES)
+        stores.log.renew(feed, 2, EXPIRES + 60_000)
+        stores.log.renew(feed, 2, EXPIRES)
+        stores.log.renew(feed, 5, EXPIRES)
         found = [(1, EXPIRES), (2, EXPIRES + 60_000), (3, EXPIRES), (4, EXPIRES), (5, 0)]
-        assert list(stores.renewals.expiries(feed, 0, 9)) == found
-        assert list(stores.renewals.expiries(feed, 1, 3)) == found[1:3]
-        assert list(stores.renewals.expiries(feed, 3, 3)) == []
-        assert list(stores.renewals.expiries(f"{feed}0", 0, 9)) == []
+        assert list(stores.log.expiries(feed, 0, 9)) == found
+        assert list(stores.log.expiries(feed, 1, 3)) == found[1:3]
+        assert list(stores.log.expiries(feed, 3, 3)) == []
+        assert list(stores.log.expiries(f"{feed}0", 0, 9)) == []
 
     def test_a_round_is_kept_of_each_feed(self, stores: Stores, feed: str) -> None:
         """The last one that was stored."""
-        assert stores.renewals.round(feed) == Round()
-        for round_ in (Round(7, AT), Round(0, AT + 1)):
-            stores.renewals.keep(feed, round_)
-            assert stores.renewals.round(feed) == round_
-        assert stores.renewals.round(f"{feed}0") == Round()
+        rounds = rounds_in(stores.records)
+        assert rounds.get(feed) is None
+        for round_ in (Round(7, AT), Round(0, AT + 1), Round()):
+            assert rounds.save(feed, round_)
+            assert rounds.get(feed) == round_
+        assert rounds.get(f"{feed}0") is None
 
 
 class TestNumbers:

@@ -55,7 +55,7 @@ from tidings.aws.dynamodb.due import DynamoDBDueFeeds
 from tidings.aws.dynamodb.erasures import DynamoDBErasures, DynamoDBRewrites
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.keys import DynamoDBKeyUsage
-from tidings.aws.dynamodb.log import DynamoDBClaims, DynamoDBLog, DynamoDBNumbers, DynamoDBRenewals
+from tidings.aws.dynamodb.log import DynamoDBClaims, DynamoDBLog, DynamoDBNumbers
 from tidings.aws.dynamodb.outbox import DynamoDBOutbox
 from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.aws.dynamodb.registry import DynamoDBRegistry
@@ -83,7 +83,7 @@ from tidings.core.ingest.outbox import OutboxMessage
 from tidings.core.log.append import ClaimStore
 from tidings.core.log.due import DueFeeds
 from tidings.core.log.stores import LogStore
-from tidings.core.maintenance import restore, retention
+from tidings.core.maintenance import restore
 from tidings.core.records import RecordStore
 from tidings.core.replication.election import Coordinator
 from tidings.core.replication.relay import RelayStore
@@ -175,7 +175,6 @@ class Stores:
     numbers: restore.Numbers
     keys: KeyStore
     key_usage: KeyUsage
-    renewals: retention.RenewStore
     tombstones: TombstoneStore
     sums: SumStore
     streams: StreamStore
@@ -214,7 +213,6 @@ def in_memory() -> Stores:
         log,
         KeyStore(records),
         MemoryKeyUsage(),
-        log,
         TombstoneStore(records),
         MemorySums(),
         MemoryStreams(),
@@ -251,7 +249,6 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBNumbers(client, "log", "control", lambda ms: None),
         KeyStore(records),
         DynamoDBKeyUsage(client, "control"),
-        DynamoDBRenewals(client, "log", "control"),
         TombstoneStore(records),
         DynamoDBSums(client, "control"),
         MemoryStreams(),
@@ -302,7 +299,6 @@ def on_sqlite(path: Path) -> Iterator[Stores]:
         clusters=Coordinator(records),
         numbers=log,
         keys=KeyStore(records),
-        renewals=log,
         tombstones=TombstoneStore(records),
         sums=SqliteSums(database),
         streams=SqliteStreams(database),

@@ -13,7 +13,6 @@ from tidings.core import limits
 from tidings.core.counters import LogCounter, refusal
 from tidings.core.log.append import Claim
 from tidings.core.log.stores import Result
-from tidings.core.maintenance.retention import Round
 from tidings.core.model.pages import Page, Pages
 
 _PAGE_OVERHEAD_BYTES = 100  # what DynamoDB counts for a page in addition to its body
@@ -28,7 +27,6 @@ class _Feed:
     pages: dict[int, Page] = field(default_factory=dict)
     numbers: list[int] = field(default_factory=list)  # of `pages`, sorted
     newest: int = 0  # the page that was written last
-    round: Round = field(default_factory=Round)
     _read: dict[int, tuple[Page, Page]] = field(default_factory=dict)
 
     def as_read(self, page: Page) -> Page:
@@ -41,8 +39,7 @@ class _Feed:
 
 
 class MemoryLog:
-    """Implements `LogStore`, `RenewStore`, and `Numbers` of
-    `maintenance.restore`.
+    """Implements `LogStore`, and `Numbers` of `maintenance.restore`.
 
     An eventually consistent read misses the page that was written last, however long ago. *mark* is
     called with each feed of which a number is taken.
@@ -162,14 +159,6 @@ class MemoryLog:
             if stored is not None and stored.body == page.body:
                 stored = pages[page.number] = replace(stored, body=body)
             return stored is not None and stored.body == body
-
-    def round(self, feed: str) -> Round:
-        with self._lock:
-            return self._feeds[feed].round
-
-    def keep(self, feed: str, round_: Round) -> None:
-        with self._lock:
-            self._feeds[feed].round = round_
 
     def expire(self, now_ms: int) -> None:
         """Delete the expired pages, as DynamoDB's TTL does at some time."""

@@ -322,7 +322,7 @@ def sweeping(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -
     stage().stores.log.raise_floor("main", 1)
     renewer = stage().retention_service.renewer
     renewer.run("main", Round(), 1, 1)
-    renewer.store.renew("main", 1, 2**40)
+    renewer.log.renew("main", 1, 2**40)
 
 
 SCENES = {

@@ -77,7 +77,7 @@ def fill_log(feed: str) -> None:
         number = stores.log.take(feed, 1)
         stores.log.put(feed, Page(number, LINE, f"{feed} {number}", AT))
     stores.log.raise_floor(feed, 2)
-    stores.renewals.keep(feed, Round(1, 2))
+    stores.renewals.save(feed, Round(1, 2))
     stores.claims.claim(feed, Claim("k", "f", "a", 1, AT), now_ms=1)
     lease = stores.followers.take(feed, "state", owner="o", now_ms=1)
     stores.followers.release(lease, force=True)

@@ -38,7 +38,6 @@ FEED = "main"
 FEEDS = frozenset({FEED})
 _PORTS = {  # the port by which a store is reached, if that is not its name
     "feed_store": "feed_records",
-    "renewals": "log",
     "replay_sockets": "sockets",
 }
 _SETTINGS = frozenset(

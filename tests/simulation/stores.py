@@ -16,6 +16,7 @@ from tests.fakes import (
     MemoryKeyUsage,
     MemoryLog,
     MemoryOperatorDocuments,
+    MemoryRecords,
     MemoryRegistry,
     MemoryRelays,
     MemoryRemovedParents,
@@ -28,6 +29,7 @@ from tests.simulation.model import Broken, Log
 from tidings.core import limits
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.feeds.records import FeedRecord
+from tidings.core.maintenance.retention import rounds_in
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import Row
 from tidings.core.websocket.connections import Outcome
@@ -227,6 +229,7 @@ class Stores:
         _check_moves(followers)
         self.removed_parents = MemoryRemovedParents()
         self.claims = MemoryClaims()
+        self.renewals = rounds_in(MemoryRecords())
         self.consumers = ReportingConsumers()
         self.counters = MemoryCounters()
         self.tombstones = MemoryTombstones()

@@ -21,6 +21,7 @@ from tidings.core import limits
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.followers.follower import FOLLOWERS
 from tidings.core.followers.leases import Observation
+from tidings.core.maintenance.retention import Round
 from tidings.core.model.feeds import Retention
 
 INGEST_TIMEOUT_S, RECEIVE_TIMEOUT_S, CONNECT_TIMEOUT_S, SWEEP_TIMEOUT_S = 10, 10, 5, 55
@@ -236,7 +237,8 @@ class World:
         pages expire, because sweeps failed that in truth come sixty times as often.
         """
         now_ms = self.scheduler.now_ms
-        rounds = [self.stores.log.round(each.feed) for each in self.stores.due_feeds.due(now_ms)]
+        due = self.stores.due_feeds.due(now_ms)
+        rounds = [self.stores.renewals.get(each.feed) or Round() for each in due]
         if any(each.began_ms < now_ms - _LATE_ROUND_MS for each in rounds):
             return True
         since_ms = now_ms - _LATE_HOLE_MS

@@ -879,7 +879,7 @@ class Assembly:
         return RetentionService(
             reader=self.reader,
             retention=self.settings.retention,
-            renewer=Renewer(store=self.stores.renewals, runtime=self.runtime),
+            renewer=Renewer(log=self.stores.log, rounds=self.stores.renewals, runtime=self.runtime),
             rules=(Purges(self.documents), MaxAges(self.profiles)),
             holds=ConsumerRetention(self.stores.consumers, self.settings.consumer_cap),
             followers=self.built_in_followers,

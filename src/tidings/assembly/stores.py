@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tidings.core.log.due import DueFeeds
     from tidings.core.log.stores import LogStore
     from tidings.core.maintenance.restore import Numbers
-    from tidings.core.maintenance.retention import RenewStore
-    from tidings.core.records import RecordStore
+    from tidings.core.maintenance.retention import Round
+    from tidings.core.records import Records, RecordStore
     from tidings.core.replication.election import Coordinator
     from tidings.core.replication.relay import RelayPasswords, RelayStore
     from tidings.core.settings.profiles import ProfileStore
@@ -86,6 +86,12 @@ class Views:
         return OperatorDocuments(self.records)
 
     @cached_property
+    def renewals(self) -> Records[Round]:
+        from tidings.core.maintenance.retention import rounds_in
+
+        return rounds_in(self.records)
+
+    @cached_property
     def keys(self) -> KeyStore:
         from tidings.core.auth.keys import KeyStore
 
@@ -114,7 +120,7 @@ class Stores(Protocol):
     def numbers(self) -> Numbers: ...
 
     @property
-    def renewals(self) -> RenewStore: ...
+    def renewals(self) -> Records[Round]: ...
 
     @property
     def due_feeds(self) -> DueFeeds: ...

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb.erasures import DynamoDBErasures, DynamoDBRewrites
     from tidings.aws.dynamodb.followers import DynamoDBFollowers
     from tidings.aws.dynamodb.keys import DynamoDBKeyUsage
-    from tidings.aws.dynamodb.log import (
-        DynamoDBClaims,
-        DynamoDBLog,
-        DynamoDBNumbers,
-        DynamoDBRenewals,
-    )
+    from tidings.aws.dynamodb.log import DynamoDBClaims, DynamoDBLog, DynamoDBNumbers
     from tidings.aws.dynamodb.outbox import DynamoDBOutbox
     from tidings.aws.dynamodb.records import DynamoDBRecords
     from tidings.aws.dynamodb.registry import DynamoDBRegistry
@@ -88,13 +83,6 @@ class StageStores(Views):
 
         tables = self._settings.log_table, self._settings.control_table
         return DynamoDBNumbers(self._client(), *tables, sleep_ms)
-
-    @cached_property
-    def renewals(self) -> DynamoDBRenewals:
-        from tidings.aws.dynamodb.log import DynamoDBRenewals
-
-        tables = self._settings.log_table, self._settings.control_table
-        return DynamoDBRenewals(self._client(), *tables)
 
     @cached_property
     def claims(self) -> DynamoDBClaims:

@@ -103,7 +103,7 @@ class FileStores(Views):
     ) -> None:
         self.records = SqliteRecords(database, expiring)
         self.log = SqliteLog(database)
-        self.renewals = self.numbers = self.log
+        self.numbers = self.log
         self.due_feeds, self.claims = SqliteDueFeeds(database), SqliteClaims(database, expiring)
         self.followers = SqliteFollowers(database)
         self.counters = SqliteCounters(database)

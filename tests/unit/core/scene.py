@@ -51,7 +51,7 @@ from tidings.core.changeagent.list import Lister
 from tidings.core.effects import Runtime, discard_trace
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import Follower, Handler
-from tidings.core.maintenance.retention import RetentionService
+from tidings.core.maintenance.retention import RetentionService, rounds_in
 from tidings.core.maintenance.sweep import FollowerMonitor, Step, Sweeper
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import line_from
@@ -146,7 +146,7 @@ class Host(Assembly):
             feed_store=scene.feeds,
             log=scene.log,
             numbers=scene.log,
-            renewals=scene.log,
+            renewals=rounds_in(MemoryRecords()),
             due_feeds=scene.due_feeds,
             claims=scene.claims,
             followers=scene.followers,

@@ -19,9 +19,6 @@ has `idle`, the sweep does not visit the feed (`due`).
 The floor: `floor#<feed>`, `-`. `page` is the first page that is still in the log, which only grows.
 If the item is missing, the log begins at page 1.
 
-The progress of the renewal of expiries: `renewal#<feed>`, `-`. `page` is the last page checked, 0
-after the end of a round. `began` is the time in ms at which the round began.
-
 A claim, the result of a request with an Idempotency-Key: `claim#<feed>`, the Idempotency-Key.
 Readers check the expiry, because DynamoDB's TTL deletes items late.
 """
@@ -62,7 +59,6 @@ if TYPE_CHECKING:
     from tidings.core.effects import Sleep
     from tidings.core.log.append import Claim
     from tidings.core.log.stores import Result
-    from tidings.core.maintenance.retention import Round
 
 
 def page_key(feed: str, page: int) -> Item:
@@ -187,34 +183,6 @@ class DynamoDBLog:
     def raise_floor(self, feed: str, page_: int) -> None:
         self._control.raise_page(floor_key(feed), page_)
 
-
-class DynamoDBNumbers:
-    """Implements `Numbers`. *client* may retry, because putting a page again changes nothing."""
-
-    def __init__(
-        self, client: DynamoDBClient, log_table: str, control_table: str, sleep: Sleep
-    ) -> None:
-        self._control = Table(client, control_table)
-        self._pages = Batches(client, log_table, sleep)
-
-    def raise_head(self, feed: str, page: int) -> None:
-        due.mark(self._control, feed)
-        self._control.raise_page(head_key(feed), page)
-
-    def fill(self, feed: str, pages: Sequence[Page]) -> None:
-        self._pages.put([encode_page(feed, each) for each in pages])
-
-
-def renewal_key(feed: str) -> Item:
-    return {"kind": text(f"renewal#{feed}"), "name": text("-")}
-
-
-class DynamoDBRenewals:
-    """Implements `RenewStore`."""
-
-    def __init__(self, client: DynamoDBClient, log_table: str, control_table: str) -> None:
-        self._log, self._control = Table(client, log_table), Table(client, control_table)
-
     def expiries(self, feed: str, after: int, last: int) -> list[tuple[int, int]]:
         """Read with eventual consistency, at half the price.
 
@@ -243,15 +211,22 @@ class DynamoDBRenewals:
         except ConditionFailed:
             return
 
-    def round(self, feed: str) -> Round:
-        from tidings.core.maintenance.retention import Round  # only the sweep needs it
 
-        item = self._control.get(renewal_key(feed)) or {}
-        return Round(page=number_of(item, "page"), began_ms=number_of(item, "began"))
+class DynamoDBNumbers:
+    """Implements `Numbers`. *client* may retry, because putting a page again changes nothing."""
 
-    def keep(self, feed: str, round_: Round) -> None:
-        values = {":page": number(round_.page), ":began": number(round_.began_ms)}
-        self._control.update(renewal_key(feed), "SET #page = :page, #began = :began", values)
+    def __init__(
+        self, client: DynamoDBClient, log_table: str, control_table: str, sleep: Sleep
+    ) -> None:
+        self._control = Table(client, control_table)
+        self._pages = Batches(client, log_table, sleep)
+
+    def raise_head(self, feed: str, page: int) -> None:
+        due.mark(self._control, feed)
+        self._control.raise_page(head_key(feed), page)
+
+    def fill(self, feed: str, pages: Sequence[Page]) -> None:
+        self._pages.put([encode_page(feed, each) for each in pages])
 
 
 def claim_key(feed: str, name: str) -> Item:

@@ -85,6 +85,17 @@ class LogStore(Protocol):
     def raise_floor(self, feed: str, page: int) -> None:
         """Set the floor to *page* if the floor is lower."""
 
+    def expiries(self, feed: str, after: int, last: int) -> list[tuple[int, int]]:
+        """Return the pages above *after* up to *last*, each with its expiry time in ms.
+
+        The pages are in ascending order, and come from one read of about 1 MB at most. The expiry
+        time is 0 for a page that never expires. The result may be some seconds old. An empty list
+        means that no page above *after* up to *last* exists.
+        """
+
+    def renew(self, feed: str, page: int, expires_ms: int) -> None:
+        """Extend the life of an existing page to at least *expires_ms*; create none."""
+
 
 class Checkpoints(Protocol):
     """The checkpoints of the followers of a feed, as other readers of the log see them."""

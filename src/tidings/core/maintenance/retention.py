@@ -18,11 +18,12 @@ the lifetime of pages that expire soon.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
 from tidings.core.effects import has_passed
 from tidings.core.log.due import NEXT_SWEEP, earliest
+from tidings.core.records import Kind, Layout, Records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from tidings.core.effects import Runtime
     from tidings.core.followers.follower import BuiltInFollowers
     from tidings.core.log.reader import Reader
+    from tidings.core.log.stores import LogStore
     from tidings.core.model.feeds import Retention
     from tidings.core.model.pages import Page
+    from tidings.core.records import RecordStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +46,20 @@ class Round:
     began_ms: int = 0
 
 
-class RenewStore(Protocol):
-    """The expiry times of pages, and the progress of the renewal round."""
+_LAYOUT = Layout(Round, {"began_ms": "began"}, always=("began_ms",))
 
-    def expiries(self, feed: str, after: int, last: int) -> list[tuple[int, int]]:
-        """Return the pages above *after* up to *last*, each with its expiry time in ms.
 
-        The pages are in ascending order, and come from one read of about 1 MB at most. The expiry
-        time is 0 for a page that never expires. The result may be some seconds old. An empty list
-        means that no page above *after* up to *last* exists.
-        """
-
-    def renew(self, feed: str, page: int, expires_ms: int) -> None:
-        """Extend the life of an existing page to at least *expires_ms*; create none."""
-
-    def round(self, feed: str) -> Round:
-        """Return the round that was stored last, or `Round()` before the first round."""
-
-    def keep(self, feed: str, round_: Round) -> None:
-        """Store the progress of the round."""
+def rounds_in(records: RecordStore) -> Records[Round]:
+    """Return the last rounds of the feeds, in *records*."""
+    return Records(records, Kind("renewal"), _LAYOUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewer:
     """The renewal of pages that expire too soon."""
 
-    store: RenewStore
+    log: LogStore
+    rounds: Records[Round]
     runtime: Runtime
 
     def begin(self, feed: str) -> tuple[Round, bool]:
@@ -77,7 +68,7 @@ class Renewer:
         If no round is due, return the last one and False. The caller then need not determine which
         pages must stay.
         """
-        round_, now = self.store.round(feed), self.runtime.clock()
+        round_, now = self.rounds.get(feed) or Round(), self.runtime.clock()
         if round_.page:
             return round_, True
         is_due = has_passed(round_.began_ms, now, limits.RENEW_EVERY_MS)
@@ -90,15 +81,15 @@ class Renewer:
         at which the first of these pages expires soon, or None if there are no such pages.
         """
         if first > last:
-            self.store.keep(feed, replace(round_, page=0))
+            self.rounds.save(feed, replace(round_, page=0))
             return None
         now, renewed, is_whole = self.runtime.clock(), 0, not round_.page
         soonest_ms = now + self.runtime.page_ms
         while renewed < limits.RENEW_PAGES_MAX:
-            expiries = self.store.expiries(feed, max(round_.page, first - 1), last)
+            expiries = self.log.expiries(feed, max(round_.page, first - 1), last)
             soon = [str(page) for page, ms in expiries if 0 < ms < now + limits.RENEW_WITHIN_MS]
             self.runtime.spread(
-                lambda page: self.store.renew(feed, int(page), now + self.runtime.page_ms), soon
+                lambda page: self.log.renew(feed, int(page), now + self.runtime.page_ms), soon
             )
             self.runtime.count("PagesRenewed", len(soon))
             renewed += len(soon)
@@ -106,7 +97,7 @@ class Renewer:
             soonest_ms = min([soonest_ms, *later])
             end = not expiries or expiries[-1][0] >= last
             round_ = replace(round_, page=0 if end else expiries[-1][0])
-            self.store.keep(feed, round_)
+            self.rounds.save(feed, round_)
             if end:
                 # A round of several runs has not kept the times of its first pages.
                 return soonest_ms - limits.RENEW_WITHIN_MS if is_whole else now

@@ -18,7 +18,7 @@ from tidings.core.consumers.position import Span
 from tidings.core.durable_streams.stream import Producer, Stream
 from tidings.core.erasure.records import Erasure, ErasureStore, Phase
 from tidings.core.feeds.records import FeedRecord, FeedStore, Removal
-from tidings.core.maintenance.retention import Round
+from tidings.core.maintenance.retention import Round, rounds_in
 from tidings.core.model.cursors import Place, Replication, Since
 from tidings.core.model.filters import Filter
 from tidings.core.replication import relay
@@ -134,6 +134,7 @@ _CONVERSIONS: dict[str, Callable[[Any, str, str, Any], object]] = {
     "upstream": lambda records, feed, _, value: RelayPasswords(records).keep(feed, value),
     "leader-lease": lambda records, _, name, value: Coordinator(records).take(value, value),
     "member": lambda records, _, name, value: Coordinator(records).announce(value),
+    "renewal": lambda records, feed, _, value: rounds_in(records).save(feed, value),
     "key": lambda records, feed, _, key: KeyStore(records).save(feed, _before(key)),
     "operator-document": lambda records, feed, name, value: OperatorDocuments(records).write(
         feed, name, _before(OperatorDocument(*value))

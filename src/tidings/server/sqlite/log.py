@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidings.core import limits
 from tidings.core.counters import LogCounter, Totals, is_present, refusal
 from tidings.core.log.append import Claim
-from tidings.core.maintenance.retention import Round
 from tidings.core.model.feeds import PUSH, STATE
 from tidings.core.model.pages import Page, Pages
 from tidings.core.replication.relay import Relay
@@ -77,7 +76,7 @@ class _Tail:
 
 
 class SqliteLog:
-    """Implements `LogStore`, `RenewStore` and `restore.Numbers`.
+    """Implements `LogStore` and `restore.Numbers`.
 
     Every read is strongly consistent. The new pages and heads of a transaction are collected in
     memory. They are written together before the transaction executes any other statement, or before
@@ -88,7 +87,6 @@ class SqliteLog:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._rounds = Documents(database, "renewal")
         self._tails: dict[str, _Tail] = {}
 
     def together(self, run: Callable[[], Result]) -> Result:
@@ -264,12 +262,6 @@ class SqliteLog:
             " WHERE feed = ?1 AND page = ?2 AND expires_ms > 0 AND expires_ms < ?3",
             (feed, page, expires_ms),
         )
-
-    def round(self, feed: str) -> Round:
-        return self._rounds.get(feed) or Round()
-
-    def keep(self, feed: str, round_: Round) -> None:
-        self._rounds.put(feed, "", round_)
 
 
 class SqliteClaims:

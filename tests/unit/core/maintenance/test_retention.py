@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes import MemoryConsumers
+from tests.fakes import MemoryConsumers, MemoryRecords
 from tests.unit.core.scene import FEED, NOW, PAGE_MS, RETENTION, Scene, line, op, with_archive
 from tidings.core import limits
 from tidings.core.catchup.catchup import in_log
 from tidings.core.consumers.service import ConsumerRetention
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import FOLLOWERS
-from tidings.core.maintenance.retention import Renewer, Round
+from tidings.core.maintenance.retention import Renewer, Round, rounds_in
 from tidings.core.model.feeds import Retention
 from tidings.core.model.filters import EVERYTHING
 from tidings.core.model.pages import Page, jump
@@ -266,7 +266,8 @@ class Renewals:
         for expires_ms in self.expiries:
             number = self.scene.log.take(FEED)
             self.scene.log.put(FEED, Page(number, line(), "a", NOW, expires_ms))
-        self.renewer = Renewer(store=self.scene.log, runtime=self.scene.runtime)
+        self.rounds = rounds_in(MemoryRecords())
+        self.renewer = Renewer(log=self.scene.log, rounds=self.rounds, runtime=self.scene.runtime)
 
     def run(self, first: int, last: int) -> list[int]:
         """Run the renewal; return the pages that were renewed."""
@@ -331,7 +332,7 @@ def test_a_long_round_takes_several_sweeps(monkeypatch: pytest.MonkeyPatch) -> N
     kept.scene.now_ms += 60_000
     assert kept.run(3, 20) == list(range(9, 17))
     assert kept.run(3, 20) == list(range(17, 21))
-    assert kept.scene.log.round(FEED) == Round(0, NOW)
+    assert kept.rounds.get(FEED) == Round(0, NOW)
 
 
 def test_a_sweep_that_dies_loses_no_part_that_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,6 +349,6 @@ def test_a_sweep_that_dies_loses_no_part_that_is_done(monkeypatch: pytest.Monkey
     monkeypatch.setattr(kept.scene.log, "renew", dies)
     with pytest.raises(Unavailable):
         kept.run(1, 20)
-    assert kept.scene.log.round(FEED).page == 10
+    assert kept.rounds.get(FEED) == Round(10, NOW)
     monkeypatch.setattr(kept.scene.log, "renew", renew)
     assert kept.run(1, 20) == list(range(13, 21))
