@@ -17,11 +17,13 @@ from tidings.core.consumers.consumer import ConsumerStore
 from tidings.core.erasure.records import ErasureStore, Phase
 from tidings.core.feeds.records import FeedStore
 from tidings.core.maintenance.retention import Round, rounds_in
+from tidings.core.records import HOST_RECORDS
 from tidings.core.replication.relay import RelayPasswords
 from tidings.core.settings.profiles import ProfileStore
 from tidings.core.state.tombstones import Remembered, TombstoneStore
 from tidings.server.sqlite.database import MIGRATIONS, Database
 from tidings.server.sqlite.documents import deleted_feeds, feeds_with_webhooks
+from tidings.server.sqlite.erasures import VACUUM
 from tidings.server.sqlite.records import SqliteRecords
 
 FEED = "main"
@@ -61,6 +63,7 @@ def test_documents_become_records(tmp_path: Path) -> None:
             done = replace(erasure_store.PLAIN, version=2, phase=Phase.DONE)
             assert [*erasures.erasures(FEED)] == [done, full]
             assert TombstoneStore(records).remembered(FEED) == Remembered(3, 2, 1)
+            assert records.get(HOST_RECORDS, VACUUM)
             assert rounds_in(records).get(FEED) == Round(7, 4_102_444_800_000)
             assert RelayPasswords(records).password(FEED) == "secret"
             record = replace(feed_store.record("made"), version=1)

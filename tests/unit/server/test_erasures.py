@@ -28,11 +28,11 @@ from tidings.core.errors import Unavailable
 from tidings.core.model.filters import Filter
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
-from tidings.core.records import RecordStore
+from tidings.core.records import Kind, RecordStore, Write
 from tidings.server.host import Host
 from tidings.server.sqlite.database import Database
-from tidings.server.sqlite.documents import Documents
 from tidings.server.sqlite.erasures import SqliteFreeSpace
+from tidings.server.sqlite.records import SqliteRecords
 
 MARKER = "the-secret"
 WITHIN_S = 180.0
@@ -297,8 +297,8 @@ def test_free_pages_and_the_write_ahead_log_are_overwritten(tmp_path: Path) -> N
         database.write(lambda sql: sql.execute("INSERT INTO free_space VALUES ('left')"))
         for size in (10, 100_000, 3_000_000):
             text = (f"{MARKER} " * size)[:size]
-            Documents(database, "any").put(FEED, "name", text)
-            Documents(database, "any").remove(FEED, "name")
+            for fields in ({"text": text}, None):
+                SqliteRecords(database).write(FEED, [Write(Kind("any"), "name", fields)])
         assert MARKER.encode() in b"".join(body for _, body in contents(tmp_path))
         with database.reading() as sql:
             sql.execute("SELECT count(*) FROM pages").fetchone()

@@ -21,6 +21,7 @@ from tidings.core.feeds.records import FeedRecord, FeedStore, Removal
 from tidings.core.maintenance.retention import Round, rounds_in
 from tidings.core.model.cursors import Place, Replication, Since
 from tidings.core.model.filters import Filter
+from tidings.core.records import HOST_RECORDS, Kind, Write
 from tidings.core.replication import relay
 from tidings.core.replication.election import Coordinator, LeaderLease, Member
 from tidings.core.replication.relay import RelayPasswords
@@ -32,8 +33,6 @@ from tidings.core.state.tombstones import Remembered, TombstoneStore
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
-
-    from tidings.core.records import Write
 
 # The names by which data files refer to classes. A name stays when its class is renamed.
 _TYPES: dict[str, type] = {
@@ -134,6 +133,9 @@ _CONVERSIONS: dict[str, Callable[[Any, str, str, Any], object]] = {
     "upstream": lambda records, feed, _, value: RelayPasswords(records).keep(feed, value),
     "leader-lease": lambda records, _, name, value: Coordinator(records).take(value, value),
     "member": lambda records, _, name, value: Coordinator(records).announce(value),
+    "vacuum": lambda records, *_: records.write(
+        HOST_RECORDS, [Write(Kind("vacuum"), "", {"due": True})]
+    ),
     "renewal": lambda records, feed, _, value: rounds_in(records).save(feed, value),
     "key": lambda records, feed, _, key: KeyStore(records).save(feed, _before(key)),
     "operator-document": lambda records, feed, name, value: OperatorDocuments(records).write(

@@ -12,8 +12,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
+from tidings.core.records import HOST_RECORDS, Kind, Write
 from tidings.server.sqlite.database import Database, in_transaction
-from tidings.server.sqlite.documents import Documents
+from tidings.server.sqlite.records import SqliteRecords
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 # The free pages that one transaction overwrites: 1 MB, in some 2 ms.
 _PAGES = 256
 _OVERHEAD = 4  # bytes of an overflow page that are not content
+VACUUM = Kind("vacuum")  # exists while the file must be rewritten at the next start
 
 
 class SqliteRewrites:
@@ -71,7 +73,7 @@ class SqliteFreeSpace:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._due = Documents(database, "vacuum")
+        self._records = SqliteRecords(database)
 
     def overwrite(self) -> bool:
         """Overwrite the free pages of the file, and truncate the write-ahead log.
@@ -82,8 +84,8 @@ class SqliteFreeSpace:
         Raises:
             Unavailable: the disk is full or does not answer.
         """
-        if not self._due.get(""):
-            self._due.put("", "", value=True)
+        if not self._is_due():
+            self._records.write(HOST_RECORDS, [Write(VACUUM, "", {"due": True})])
         with self._database.reading() as sql:
             (pages,) = sql.execute("PRAGMA freelist_count").fetchone()
             (size,) = sql.execute("PRAGMA page_size").fetchone()
@@ -103,15 +105,18 @@ class SqliteFreeSpace:
 
         Nothing else may use the file at that time.
         """
-        if not self._due.get(""):
+        if not self._is_due():
             return True
         try:
             self._database.vacuum()
         except Unavailable as error:
             log.warning("the file was not rewritten without its free space: %s", error)
             return False
-        self._due.remove("", "")
+        self._records.write(HOST_RECORDS, [Write(VACUUM, "", None)])
         return True
+
+    def _is_due(self) -> bool:
+        return self._records.get(HOST_RECORDS, VACUUM) is not None
 
     @in_transaction
     def _execute(self, sql: sqlite3.Connection, statement: str, *values: object) -> int:
