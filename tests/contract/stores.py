@@ -95,9 +95,6 @@ from tidings.core.state.tombstones import TombstoneStore
 from tidings.core.triton.registration import Registry
 from tidings.core.websocket.connections import ConnectionStore, Inbox, SubscriptionStore
 from tidings.server.sqlite.database import Database
-from tidings.server.sqlite.documents import (
-    SqliteStreams,
-)
 from tidings.server.sqlite.due import SqliteDueFeeds
 from tidings.server.sqlite.erasures import SqliteRewrites
 from tidings.server.sqlite.log import (
@@ -106,6 +103,7 @@ from tidings.server.sqlite.log import (
     SqliteFollowers,
     SqliteLog,
     SqliteRelays,
+    SqliteStreams,
 )
 from tidings.server.sqlite.records import SqliteRecords
 from tidings.server.sqlite.removal import SqliteFeedData

@@ -16,9 +16,6 @@ from tidings.server.memory import (
     MemoryRegistry,
     MemorySubscriptions,
 )
-from tidings.server.sqlite.documents import (
-    SqliteStreams,
-)
 from tidings.server.sqlite.due import SqliteDueFeeds
 from tidings.server.sqlite.erasures import SqliteFreeSpace, SqliteRewrites
 from tidings.server.sqlite.log import (
@@ -27,6 +24,7 @@ from tidings.server.sqlite.log import (
     SqliteFollowers,
     SqliteLog,
     SqliteRelays,
+    SqliteStreams,
 )
 from tidings.server.sqlite.records import SqliteRecords
 from tidings.server.sqlite.state import (

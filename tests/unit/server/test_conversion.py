@@ -8,12 +8,13 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from tests.contract import consumer_store, erasure_store, feed_store
+from tests.contract import consumer_store, erasure_store, feed_store, stream_store
 from tests.contract.key_store import KEY
 from tests.contract.profile_store import PROFILE
 from tidings.core.auth.keys import KeyStore
 from tidings.core.changeagent.documents import OperatorDocument, OperatorDocuments
 from tidings.core.consumers.consumer import ConsumerStore
+from tidings.core.durable_streams.stream import streams_in
 from tidings.core.erasure.records import ErasureStore, Phase
 from tidings.core.feeds.records import FeedStore
 from tidings.core.maintenance.retention import Round, rounds_in
@@ -63,6 +64,8 @@ def test_documents_become_records(tmp_path: Path) -> None:
             done = replace(erasure_store.PLAIN, version=2, phase=Phase.DONE)
             assert [*erasures.erasures(FEED)] == [done, full]
             assert TombstoneStore(records).remembered(FEED) == Remembered(3, 2, 1)
+            full_stream = stream_store.FULL
+            assert streams_in(records).get(FEED, full_stream.name) == full_stream
             assert records.get(HOST_RECORDS, VACUUM)
             assert rounds_in(records).get(FEED) == Round(7, 4_102_444_800_000)
             assert RelayPasswords(records).password(FEED) == "secret"

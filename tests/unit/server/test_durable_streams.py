@@ -30,8 +30,7 @@ from tidings.core.model.cursors import Place
 from tidings.core.tracing import OFF, Tracer
 from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
-from tidings.server.sqlite.documents import SqliteStreams
-from tidings.server.sqlite.log import SqliteClaims, SqliteLog
+from tidings.server.sqlite.log import SqliteClaims, SqliteLog, SqliteStreams
 
 JSON, TEXT = {"content-type": "application/json"}, {"content-type": "text/plain"}
 NDJSON = "application/x-ndjson"

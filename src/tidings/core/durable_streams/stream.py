@@ -10,9 +10,12 @@ from tidings.core import limits
 from tidings.core.auth.guard import OWNER_END
 from tidings.core.errors import Rejected
 from tidings.core.model.cursors import Place
+from tidings.core.records import Kind, Layout, Records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tidings.core.records import RecordStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,19 @@ class Stream:
 
     def producer(self, id_: str) -> Producer | None:
         return next((each for each in self.producers if each.id == id_), None)
+
+
+_PLACE = Layout(Place).nested
+_STREAM = Layout(
+    Stream,
+    codecs={"begins": _PLACE, "tail": _PLACE, "producers": Layout(Producer).nested_tuple},
+    name="name",
+)
+
+
+def streams_in(records: RecordStore) -> Records[Stream]:
+    """Return the documents of the streams in *records*."""
+    return Records(records, Kind("durable-stream"), _STREAM)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tidings.core.auth.keys import Key, KeyStore
 from tidings.core.changeagent.documents import OperatorDocument, OperatorDocuments
 from tidings.core.consumers.consumer import Change, Consumer, ConsumerStore, Failure, Note, Parked
 from tidings.core.consumers.position import Span
-from tidings.core.durable_streams.stream import Producer, Stream
+from tidings.core.durable_streams.stream import Producer, Stream, streams_in
 from tidings.core.erasure.records import Erasure, ErasureStore, Phase
 from tidings.core.feeds.records import FeedRecord, FeedStore, Removal
 from tidings.core.maintenance.retention import Round, rounds_in
@@ -136,6 +136,7 @@ _CONVERSIONS: dict[str, Callable[[Any, str, str, Any], object]] = {
     "vacuum": lambda records, *_: records.write(
         HOST_RECORDS, [Write(Kind("vacuum"), "", {"due": True})]
     ),
+    "durable-stream": lambda records, feed, _, value: streams_in(records).save(feed, value),
     "renewal": lambda records, feed, _, value: rounds_in(records).save(feed, value),
     "key": lambda records, feed, _, key: KeyStore(records).save(feed, _before(key)),
     "operator-document": lambda records, feed, name, value: OperatorDocuments(records).write(

@@ -13,8 +13,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from tidings.core.changeagent.documents import USERS
-from tidings.core.durable_streams.stream import Extent, Stream
-from tidings.core.model.cursors import Place
 from tidings.server.sqlite.conversion import IS, NAMES, SET, from_json
 from tidings.server.sqlite.database import Database, in_transaction
 
@@ -155,45 +153,3 @@ def feeds_with_webhooks(database: Database) -> list[str]:
                 "SELECT feed FROM records WHERE kind = 'operator-document' AND name = 'webhooks'"
             )
         ]
-
-
-class SqliteStreams:
-    """Implements `StreamStore`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._streams = Documents(database, "durable-stream")
-
-    def stream(self, feed: str, name: str) -> Stream | None:
-        stream: Stream | None = self._streams.get(feed, name)
-        return stream
-
-    @in_transaction
-    def write(
-        self, sql: sqlite3.Connection, feed: str, stream: Stream, extent: Extent | None = None
-    ) -> None:
-        self._streams.put(feed, stream.name, stream)
-        if extent is not None:
-            last, before = extent.last, extent.before
-            sql.execute(
-                "INSERT INTO extents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (feed, stream.name, *_columns(last), *_columns(before)),
-            )
-
-    @in_transaction
-    def remove(self, sql: sqlite3.Connection, feed: str, name: str) -> None:
-        self._streams.remove(feed, name)
-        sql.execute("DELETE FROM extents WHERE feed = ? AND stream = ?", (feed, name))
-
-    def extents(self, feed: str, name: str, after: Place, limit: int) -> list[Extent]:
-        with self._database.reading() as sql:
-            rows = sql.execute(
-                "SELECT before_page, before_slot, before_seconds, page, slot, seconds FROM extents"
-                " WHERE feed = ? AND stream = ? AND (page, slot) > (?, ?) ORDER BY page LIMIT ?",
-                (feed, name, after.page, after.slot, limit),
-            ).fetchall()
-        return [Extent(Place(*row[:3]), Place(*row[3:])) for row in rows]
-
-
-def _columns(place: Place) -> tuple[int, int, int]:
-    return place.page, place.slot, place.seconds

@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
 from tidings.core.counters import LogCounter, Totals, is_present, refusal
+from tidings.core.durable_streams.stream import Extent, Stream, streams_in
 from tidings.core.log.append import Claim
+from tidings.core.model.cursors import Place
 from tidings.core.model.feeds import PUSH, STATE
 from tidings.core.model.pages import Page, Pages
+from tidings.core.records import Write
 from tidings.core.replication.relay import Relay
 from tidings.server.memory import MemoryFollowers, StoredFollower
 from tidings.server.sqlite.database import Database, in_transaction
 from tidings.server.sqlite.documents import Documents
+from tidings.server.sqlite.records import SqliteRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -482,3 +486,44 @@ class SqliteRelays:
             return False
         entered = self._log.enter(after.feed, pages, head=after.checkpoint, operations=operations)
         return entered and self.write(before, after)
+
+
+class SqliteStreams:
+    """Implements `StreamStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._streams = streams_in(SqliteRecords(database))
+
+    def stream(self, feed: str, name: str) -> Stream | None:
+        return self._streams.get(feed, name)
+
+    @in_transaction
+    def write(
+        self, sql: sqlite3.Connection, feed: str, stream: Stream, extent: Extent | None = None
+    ) -> None:
+        self._streams.save(feed, stream)
+        if extent is not None:
+            last, before = extent.last, extent.before
+            sql.execute(
+                "INSERT INTO extents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (feed, stream.name, *_place(last), *_place(before)),
+            )
+
+    @in_transaction
+    def remove(self, sql: sqlite3.Connection, feed: str, name: str) -> None:
+        self._streams.store.write(feed, [Write(self._streams.kind, name, None)])
+        sql.execute("DELETE FROM extents WHERE feed = ? AND stream = ?", (feed, name))
+
+    def extents(self, feed: str, name: str, after: Place, limit: int) -> list[Extent]:
+        with self._database.reading() as sql:
+            rows = sql.execute(
+                "SELECT before_page, before_slot, before_seconds, page, slot, seconds FROM extents"
+                " WHERE feed = ? AND stream = ? AND (page, slot) > (?, ?) ORDER BY page LIMIT ?",
+                (feed, name, after.page, after.slot, limit),
+            ).fetchall()
+        return [Extent(Place(*row[:3]), Place(*row[3:])) for row in rows]
+
+
+def _place(place: Place) -> tuple[int, int, int]:
+    return place.page, place.slot, place.seconds
