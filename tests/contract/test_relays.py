@@ -14,7 +14,7 @@ from mypy_boto3_dynamodb import DynamoDBClient
 from tests.contract.stores import client_in
 from tidings.aws.dynamodb.clusters import ClusterRecords
 from tidings.aws.dynamodb.records import DynamoDBRecords
-from tidings.aws.dynamodb.relays import DynamoDBRelays, encode_relay
+from tidings.aws.dynamodb.relays import DynamoDBRelays
 from tidings.core.errors import BrokenRelay, Unavailable
 from tidings.core.model.pages import Page
 from tidings.core.replication.election import Coordinator, LeaderLease
@@ -77,6 +77,13 @@ def test_D30_an_append_that_was_not_done_is_told(store: DynamoDBRelays, broken: 
     assert store.relay("main") == BEFORE
 
 
+def put(client: DynamoDBClient, document: str) -> None:
+    """Store the relay with the version 1, as all releases do."""
+    relay = {"kind": "relay", "name": "main", "document": document}
+    item: Any = {name: {"S": value} for name, value in relay.items()}
+    client.put_item(TableName="control", Item={**item, "version": {"N": "1"}})
+
+
 @pytest.mark.parametrize(
     "document", ["", "{", "[]", '{"checkpoint":"7"}', '{"wanted":"maybe"}', '{"copy":{"pages":1}}']
 )
@@ -84,8 +91,7 @@ def test_D32_a_document_that_cannot_be_read_is_refused(
     client: DynamoDBClient, store: DynamoDBRelays, document: str
 ) -> None:
     """It is never taken for a feed that has nothing yet."""
-    item: Any = {**encode_relay(replace(AFTER, version=1)), "document": {"S": document}}
-    client.put_item(TableName="control", Item=item)
+    put(client, document)
     with pytest.raises(BrokenRelay, match="main: the stored relay cannot be read"):
         store.relay("main")
 
@@ -94,9 +100,7 @@ def test_a_document_of_a_later_version_is_read(
     client: DynamoDBClient, store: DynamoDBRelays
 ) -> None:
     """As during a deployment: unknown fields are ignored."""
-    document: Any = {"S": '{"checkpoint":7,"later":[1]}'}
-    item: Any = {**encode_relay(replace(AFTER, version=1)), "document": document}
-    client.put_item(TableName="control", Item=item)
+    put(client, '{"checkpoint":7,"later":[1]}')
     assert store.relay("main") == replace(BEFORE, version=1, checkpoint=7)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from threading import Lock
+from threading import Lock, RLock
 
 from tests.fakes.log import MemoryLog
 from tests.fakes.state import MemoryRemovedParents
@@ -17,7 +16,7 @@ from tidings.core.feeds.records import FeedStore
 from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page
 from tidings.core.replication.election import Coordinator
-from tidings.core.replication.relay import Relay
+from tidings.core.replication.relay import Relay, RelayStore
 from tidings.core.settings.profiles import ProfileStore
 from tidings.core.state.removed_parents import RemovedParents
 from tidings.server.memory import MemoryRecords
@@ -106,44 +105,26 @@ class MemoryConsumers(ConsumerStore):
         super().__init__(self.records)
 
 
-class MemoryRelays:
-    """Implements `RelayStore`."""
+class MemoryRelays(RelayStore):
+    records: MemoryRecords
 
     def __init__(self, log: MemoryLog) -> None:
-        self._log = log
-        self._relays: dict[str, Relay] = {}
-        self._lock = Lock()
-
-    def relay(self, feed: str) -> Relay:
-        with self._lock:
-            return self._relays.get(feed, Relay(feed))
-
-    def relays(self) -> Sequence[Relay]:
-        with self._lock:
-            return [relay for _, relay in sorted(self._relays.items())]
+        super().__init__(MemoryRecords())
+        self._log, self._lock = log, RLock()
 
     def write(self, before: Relay, after: Relay) -> bool:
         with self._lock:
-            return self._write(before, after)
+            return super().write(before, after)
 
     def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
         with self._lock:
-            if self._version(after.feed) != before.version:
+            if self.relay(after.feed).version != before.version:
                 return False
             operations = after.counts.operations - before.counts.operations
             entered = self._log.enter(
                 after.feed, pages, head=after.checkpoint, operations=operations
             )
-            return entered and self._write(before, after)
-
-    def _write(self, before: Relay, after: Relay) -> bool:
-        if self._version(after.feed) != before.version:
-            return False
-        self._relays[after.feed] = replace(after, version=before.version + 1)
-        return True
-
-    def _version(self, feed: str) -> int:
-        return self._relays.get(feed, Relay(feed)).version
+            return entered and self.write(before, after)
 
 
 class MemoryCoordinator(Coordinator):

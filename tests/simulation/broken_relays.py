@@ -10,6 +10,7 @@ from tests.fakes import MemoryLog, MemoryRelays
 from tests.simulation.parts import instead
 from tidings.core.replication import bootstrap, election
 from tidings.core.replication.bootstrap import Bootstrapper
+from tidings.core.replication.relay import relay_write
 
 if TYPE_CHECKING:
     from tidings.core.model.pages import Page
@@ -31,8 +32,7 @@ def _without_floor(self: Bootstrapper, relay: Relay, copy: Copy) -> Relay:
 
 def _any_version(self: MemoryRelays, before: Relay, after: Relay) -> bool:
     """The last writer always succeeds."""
-    self._relays[after.feed] = replace(after, version=self._version(after.feed) + 1)
-    return True
+    return self.records.write(after.feed, [relay_write(self.relay(after.feed), after)])
 
 
 def _in_two_writes(
@@ -51,6 +51,6 @@ def _any_lease(leases: Sequence[LeaderLease], now_ms: int) -> LeaderLease | None
 _enter = MemoryLog.enter
 latest_page = instead(bootstrap, "_at_end_of", _latest_page)
 without_floor = instead(Bootstrapper, "finish", _without_floor)
-any_version = instead(MemoryRelays, "_write", _any_version)
+any_version = instead(MemoryRelays, "write", _any_version)
 in_two_writes = instead(MemoryLog, "enter", _in_two_writes)
 any_lease = instead(election, "free_lease", _any_lease)

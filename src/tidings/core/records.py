@@ -31,12 +31,14 @@ class Kind(NamedTuple):
     """A kind of records.
 
     *partition* is its name in the keys of DynamoDB; *name* if it is empty. If *is_due* is True, a
-    change makes the sweep visit the feed.
+    change makes the sweep visit the feed. If *is_together* is True, the kind has one record for
+    each feed, which no query finds; DynamoDB has those of all feeds in one partition.
     """
 
     name: str
     partition: str = ""
     is_due: bool = False
+    is_together: bool = False
 
     @property
     def prefix(self) -> str:

@@ -47,8 +47,8 @@ from tidings.server.meters import EVENT_STREAM, WEBSOCKET, Meters
 from tidings.server.recovery import Generations, Recovery, SqliteStarts
 from tidings.server.sockets import Sockets
 from tidings.server.sqlite.database import CommitSteps, Database
-from tidings.server.sqlite.documents import deleted_feeds, feeds_with_webhooks, used_but_open
 from tidings.server.sqlite.erasures import SqliteFreeSpace
+from tidings.server.sqlite.records import deleted_feeds, feeds_with_webhooks, used_but_open
 from tidings.server.sqlite.removal import SqliteFeedData
 from tidings.server.stores import FileStores
 from tidings.server.wakeups import FeedNotifications, Rests, Runs, Wakeups, Webhooks

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from tests.contract import consumer_store, erasure_store, feed_store, stream_store
+from tests.contract import consumer_store, erasure_store, feed_store, relay_store, stream_store
 from tests.contract.key_store import KEY
 from tests.contract.profile_store import PROFILE
 from tidings.core.auth.keys import KeyStore
@@ -23,9 +23,9 @@ from tidings.core.replication.relay import RelayPasswords
 from tidings.core.settings.profiles import ProfileStore
 from tidings.core.state.tombstones import Remembered, TombstoneStore
 from tidings.server.sqlite.database import MIGRATIONS, Database
-from tidings.server.sqlite.documents import deleted_feeds, feeds_with_webhooks
 from tidings.server.sqlite.erasures import VACUUM
-from tidings.server.sqlite.records import SqliteRecords
+from tidings.server.sqlite.log import SqliteLog, SqliteRelays
+from tidings.server.sqlite.records import SqliteRecords, deleted_feeds, feeds_with_webhooks
 
 FEED = "main"
 # As a release with the format 8 stored the samples of the contracts.
@@ -64,6 +64,8 @@ def test_documents_become_records(tmp_path: Path) -> None:
             done = replace(erasure_store.PLAIN, version=2, phase=Phase.DONE)
             assert [*erasures.erasures(FEED)] == [done, full]
             assert TombstoneStore(records).remembered(FEED) == Remembered(3, 2, 1)
+            relay = replace(relay_store.full(FEED), version=2)
+            assert SqliteRelays(database, SqliteLog(database)).relay(FEED) == relay
             full_stream = stream_store.FULL
             assert streams_in(records).get(FEED, full_stream.name) == full_stream
             assert records.get(HOST_RECORDS, VACUUM)

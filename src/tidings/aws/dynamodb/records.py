@@ -1,7 +1,8 @@
 """Records on DynamoDB, in one table.
 
 The partition key is `<kind>#<feed>`, or `<kind>#<feed>#<of>`; for the records of the host `<kind>`.
-The sort key is the name, or `-` for the name "". The fields are attributes with their names. A
+The sort key is the name, or `-` for the name "". The key of a kind that `is_together` is `<kind>`
+and the feed. The fields are attributes with their names. A
 write updates attributes and does not replace the item, so that unknown attributes survive.
 """
 
@@ -41,6 +42,8 @@ _KEY = frozenset({"kind", "name", "expires"})  # the attributes of an item that 
 
 def record_key(feed: str, kind: Kind, name: str = "", of: str = "") -> Item:
     """Return the key of the item of a record."""
+    if kind.is_together:
+        return {"kind": text(kind.prefix), "name": text(feed)}
     parts = (kind.prefix, feed, of)
     partition = kind.prefix if feed == HOST_RECORDS else "#".join(filter(None, parts))
     return {"kind": text(partition), "name": text(name or _UNNAMED)}
@@ -80,7 +83,9 @@ class DynamoDBRecords(TableStore):
         key = record_key(feed, kind, name, of)
         item = self._table.get(key, consistent=False) if eventual else None
         item = item or self._table.get(key)
-        return self._record(item) if item and not self._has_expired(item) else None
+        if not item or self._has_expired(item):
+            return None
+        return self._record(item)._replace(name=name)
 
     def query(
         self,

@@ -40,13 +40,14 @@ from tidings.aws.dynamodb.connections import (
     scan_start,
     subscription_kind,
 )
+from tidings.aws.dynamodb.records import record_key
 from tidings.aws.dynamodb.registry import registered_kind
-from tidings.aws.dynamodb.relays import relay_key
 from tidings.aws.dynamodb.state import row_bucket
 from tidings.aws.dynamodb.table import Batches, Table, expressions
 from tidings.core import limits
 from tidings.core.feeds.records import Removed
 from tidings.core.model.feeds import public_name
+from tidings.core.replication.relay import RELAYS
 from tidings.core.websocket.connections import storage_key
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class DynamoDBFeedData:
         condition = f"contains(#kind, :mark) OR {of_relay} OR #feed = :feed"
         values = {
             ":mark": text(f"#{key}"),
-            ":relay": relay_key(key)["kind"],
+            ":relay": record_key(key, RELAYS)["kind"],
             ":feed": text(key),
         }
         return _Scan(self._control, condition, values)

@@ -52,17 +52,6 @@ def conditional(condition: str, values: Item | None = None, update: str = "") ->
     return params | ({"ReturnValuesOnConditionCheckFailure": "ALL_OLD"} if condition else {})
 
 
-def of_version(version: int) -> dict[str, Any]:
-    """Return the parameters of a write that is refused unless the item has *version*.
-
-    With version 0, the item must be missing.
-    """
-    if not version:
-        return expressions(ConditionExpression="attribute_not_exists(#version)")
-    values = {":version": number(version)}
-    return expressions(values, ConditionExpression="#version = :version")
-
-
 class Table:
     """The table with the name *name*. *client* sends the requests."""
 

@@ -8,14 +8,17 @@ again. A lock in the document ensures that only one run at a time copies a feed.
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.effects import has_passed, is_ahead
+from tidings.core.errors import BrokenRelay
 from tidings.core.model.cursors import PAGE_END, Place
-from tidings.core.records import Kind, Write
+from tidings.core.records import Kind, Layout, Write, expected_version, tuple_codec
 from tidings.core.replication.source import Role
 from tidings.core.settings.profiles import Lost, merge_lost
 
@@ -25,26 +28,37 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock
     from tidings.core.model.cursors import Place
     from tidings.core.model.pages import Page
-    from tidings.core.records import RecordStore
+    from tidings.core.records import Fields, RecordStore
     from tidings.core.replication.wire import UpstreamStatus
     from tidings.core.settings.profiles import Lost
 
 
-class RelayStore(Protocol):
+RELAYS = Kind("relay", is_due=True, is_together=True)
+
+
+class RelayStore(ABC):
     """A store of relay documents. Only this port appends to the log of a chained feed."""
 
-    def relay(self, feed: str) -> Relay:
-        """Return the relay of *feed*, strongly consistent; its version is 0 if it is not stored."""
+    def __init__(self, records: RecordStore) -> None:
+        self.records = records
 
-    def relays(self) -> Sequence[Relay]:
-        """Return all relays in the order of their feeds, strongly consistent."""
+    def relay(self, feed: str) -> Relay:
+        """Return the relay of *feed*, strongly consistent; its version is 0 if it is not stored.
+
+        Raises:
+            BrokenRelay: the stored document cannot be read.
+        """
+        found = self.records.get(feed, RELAYS)
+        return _decode(feed, found.fields) if found else Relay(feed)
 
     def write(self, before: Relay, after: Relay) -> bool:
         """Replace *before* with *after* and return True if the stored version is that of *before*.
 
         The stored version becomes `before.version + 1`, even if *after* has another version.
         """
+        return self.records.write(after.feed, [relay_write(before, after)], mark=False)
 
+    @abstractmethod
     def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
         """Do as `write`, append *pages* and set the head to `after.checkpoint`, in one transaction.
 
@@ -211,6 +225,47 @@ class Relay:
 
     def is_held(self, now_ms: int) -> bool:
         return self.owner != "" and is_ahead(self.lease_until_ms, now_ms, limits.RELAY_LEASE_MS)
+
+
+_RELAY = Layout(
+    Relay,
+    codecs={
+        "copy": (asdict, lambda found: Copy(**found)),
+        "counts": (asdict, lambda found: Counts(**found)),
+        "lost": tuple_codec((list, tuple)),
+    },
+    feed="feed",
+    without=("version",),
+)
+
+
+def relay_write(before: Relay, after: Relay) -> Write:
+    """Return the write of *after* over *before*, as the next version.
+
+    The fields are JSON in one field, as stages have stored them since their first release.
+    """
+    fields = {name: each for name, each in _RELAY.encode(after).items() if each is not None}
+    document = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    stored = {"document": document, "version": before.version + 1}
+    return Write(RELAYS, "", stored, expected_version(before.version))
+
+
+def _decode(feed: str, found: Fields) -> Relay:
+    """Decode a relay.
+
+    Raises:
+        BrokenRelay: *found* are not the fields of `relay_write`.
+    """
+    try:
+        fields = {**json.loads(found["document"])}
+        relay = replace(_RELAY.decode(fields, feed), version=found["version"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BrokenRelay(feed, str(error)) from None
+    # Other values would compare wrongly.
+    counted = relay.version, relay.checkpoint, relay.seconds, relay.low_watermark
+    if not all(type(each) is int and each >= 0 for each in counted) or not relay.version:
+        raise BrokenRelay(feed, "a position is not a whole number")
+    return relay
 
 
 def record_failure(relay: Relay, condition: RelayStatus, error: str, *, now_ms: int) -> Relay:

@@ -1,7 +1,6 @@
 """Convert the documents of data files of earlier releases to records.
 
-A document is JSON in which each object names its class. The kinds that are not records yet are
-still stored in this form (`documents`).
+A document is JSON in which each object names its class.
 """
 
 from __future__ import annotations
@@ -67,23 +66,17 @@ _TYPES: dict[str, type] = {
     "since": Since,
     "span": Span,
 }
-NAMES = {type_: name for name, type_ in _TYPES.items()}
-IS, SET = "is", "set"
 
 
-def from_json(text: str) -> Any:
-    """Return the value that was passed to `to_json`; its sequences are tuples."""
-    return from_plain(json.loads(text))
-
-
-def from_plain(plain: Any) -> Any:
-    """Return the value that was passed to `to_plain`; its sequences are tuples."""
+def _value_of(plain: Any) -> Any:
+    """Return the value of a document, or of a part of it; its sequences are tuples."""
     if isinstance(plain, list):
-        return tuple(from_plain(each) for each in plain)
+        return tuple(_value_of(each) for each in plain)
     if not isinstance(plain, dict):
         return plain
-    name, rest = plain[IS], {key: from_plain(each) for key, each in plain.items() if key != IS}
-    return frozenset(rest["items"]) if name == SET else _TYPES[name](**rest)
+    rest = {key: _value_of(each) for key, each in plain.items()}
+    name = rest.pop("is")
+    return frozenset(rest["items"]) if name == "set" else _TYPES[name](**rest)
 
 
 class _Converted:
@@ -130,6 +123,9 @@ _CONVERSIONS: dict[str, Callable[[Any, str, str, Any], object]] = {
     "tombstones": lambda records, feed, _, value: TombstoneStore(records).remember(
         feed, None, value
     ),
+    "relay": lambda records, feed, _, value: records.write(
+        feed, [relay.relay_write(_before(value), value)], mark=False
+    ),
     "upstream": lambda records, feed, _, value: RelayPasswords(records).keep(feed, value),
     "leader-lease": lambda records, _, name, value: Coordinator(records).take(value, value),
     "member": lambda records, _, name, value: Coordinator(records).announce(value),
@@ -152,6 +148,6 @@ def convert(sql: sqlite3.Connection) -> None:
     some = f"FROM documents WHERE kind IN ({', '.join('?' * len(kinds))})"
     found = sql.execute(f"SELECT kind, feed, name, body {some}", kinds).fetchall()
     for kind, feed, name, body in found:
-        _CONVERSIONS[kind](_Converted(sql), feed, name, from_json(body))
+        _CONVERSIONS[kind](_Converted(sql), feed, name, _value_of(json.loads(body)))
     if found:
         sql.execute(f"DELETE {some}", kinds)

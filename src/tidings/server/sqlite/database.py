@@ -477,11 +477,6 @@ class Database:
         """Record within a transaction that the sweep has to visit *feed*, because of a change."""
         self._changed.add(feed)
 
-    def changed_document(self, feed: str, kind: str) -> None:
-        """Do the same for a document; call *record_changed* once the transaction is on disk."""
-        self.changed(feed)
-        self.on_commit(lambda: self.steps.record_changed(feed, kind))
-
     def has_changed(self, feed: str) -> bool:
         """Return True if this transaction has changed *feed*; see `changed`."""
         return feed in self._changed

@@ -19,10 +19,9 @@ from tidings.core.model.cursors import Place
 from tidings.core.model.feeds import PUSH, STATE
 from tidings.core.model.pages import Page, Pages
 from tidings.core.records import Write
-from tidings.core.replication.relay import Relay
+from tidings.core.replication.relay import Relay, RelayStore
 from tidings.server.memory import MemoryFollowers, StoredFollower
 from tidings.server.sqlite.database import Database, in_transaction
-from tidings.server.sqlite.documents import Documents
 from tidings.server.sqlite.records import SqliteRecords
 
 if TYPE_CHECKING:
@@ -460,22 +459,10 @@ class SqliteCounters:
             self._database.steps.count(feed, events=more.sent)
 
 
-class SqliteRelays:
-    """Implements `RelayStore`."""
-
+class SqliteRelays(RelayStore):
     def __init__(self, database: Database, log: SqliteLog) -> None:
+        super().__init__(SqliteRecords(database))
         self._database, self._log = database, log
-        self._documents = Documents(database, "relay")
-
-    def relay(self, feed: str) -> Relay:
-        return self._documents.get(feed) or Relay(feed)
-
-    def relays(self) -> Sequence[Relay]:
-        return self._documents.all()
-
-    def write(self, before: Relay, after: Relay) -> bool:
-        stored = replace(after, version=before.version + 1)
-        return self._documents.replace(after.feed, "", before.version, stored)
 
     @in_transaction
     def append(

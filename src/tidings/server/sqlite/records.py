@@ -6,6 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from tidings.core.changeagent.documents import USERS
 from tidings.core.records import HOST_RECORDS, Record
 from tidings.server.sqlite.database import Database, in_transaction
 
@@ -90,3 +91,43 @@ class SqliteRecords:
             f"SELECT body FROM records WHERE {_KEY} AND {_LIVE}", (*key, self._clock())
         ).fetchone()
         return json.loads(row[0]) if row else None
+
+
+_UNMARKED = """
+SELECT DISTINCT feed FROM records AS used
+WHERE (kind = 'key' OR (kind = 'operator-document' AND name = ?)) AND NOT EXISTS (
+    SELECT 1 FROM records AS profile WHERE profile.kind = 'profile' AND profile.feed = used.feed
+    AND instr(profile.body, '"closed":true'))
+"""
+
+
+def used_but_open(database: Database) -> list[str]:
+    """Return feeds with keys or users, and without a profile that is closed; see `profiles.close`.
+
+    Earlier releases did not close a feed when they stored a key or a user.
+    """
+    with database.reading() as sql:
+        return [feed for (feed,) in sql.execute(_UNMARKED, (USERS,))]
+
+
+def deleted_feeds(database: Database) -> list[str]:
+    """Return the names of the feeds that were deleted, and not created again."""
+    with database.reading() as sql:
+        return [
+            name
+            for (name,) in sql.execute(
+                "SELECT name FROM records WHERE kind = 'feed' AND feed = ''"
+                " AND instr(body, '\"live\":false') ORDER BY name"
+            )
+        ]
+
+
+def feeds_with_webhooks(database: Database) -> list[str]:
+    """Return the feeds that have or had webhooks. They are found by an index of their own."""
+    with database.reading() as sql:
+        return [
+            feed
+            for (feed,) in sql.execute(
+                "SELECT feed FROM records WHERE kind = 'operator-document' AND name = 'webhooks'"
+            )
+        ]

@@ -163,7 +163,7 @@ def test_D28_what_readers_did_not_manage_is_theirs() -> None:
 def test_D32_a_lost_checkpoint_is_not_taken_for_a_new_feed() -> None:
     """If the log exists without the relay's document, the relay reports it and reads nothing."""
     chain = chained(3)
-    chain.node.relays._relays.clear()
+    chain.node.relays.records.forget(FEED)
     chain.run()
     assert chain.node.relay.condition is RelayStatus.OTHER_LOG
     assert "their upstream is unknown" in chain.node.relay.error
@@ -189,7 +189,7 @@ def test_a_page_that_nobody_copied_stops_the_relay() -> None:
     early = chain.node.relay
     chain.master.post("c")
     chain.run()
-    chain.node.relays._relays[FEED] = replace(early, version=chain.node.relay.version + 1)
+    assert chain.node.relays.write(chain.node.relay, early)
     chain.run()
     assert chain.node.relay.condition is RelayStatus.OTHER_LOG
     assert "page 3 or a later one exists already" in chain.node.relay.error
@@ -276,4 +276,4 @@ def test_a_feed_that_is_local_has_no_relay() -> None:
     """Nothing is written."""
     chain = Chain()
     assert chain.master.run() == 0
-    assert chain.master.relays.relays() == []
+    assert chain.master.relay == Relay(FEED)
