@@ -206,7 +206,7 @@ FUNCTIONS = (
         "follow-relay",
         folder="relay",
         timeout_s=limits.RELAY_TIMEOUT_S,
-        grants=_grants(log=_QUERY + _PUT, state=_QUERY + _PUT, control=_GET + _PUT + _UPDATE),
+        grants=_grants(log=_QUERY + _PUT, state=_QUERY + _PUT, control=_GET + _UPDATE),
         invokes=("follow-relay", "follow-state", "follow-push"),
         coordinates=True,
     ),
@@ -297,7 +297,7 @@ FUNCTIONS = (
         timeout_s=10,
         memory_mb=256,
         # A feed that yields to a successor ends with an empty page, which `supervise` writes.
-        grants=_grants(log=_QUERY + _PUT, control=_READ + _PUT + _UPDATE),
+        grants=_grants(log=_QUERY + _PUT, control=_READ + _UPDATE),
         invokes=("follow-relay",),
         coordinates=True,
     ),
