@@ -207,6 +207,7 @@ KEY_AGE_MS = 4_000  # a key is cached for this time; a revocation takes effect w
 KEYS_KNOWN_MAX = 4_096  # keys cached per process, some 2 MB; an evicted key is read again
 KEY_PREFIXES_MAX = 20  # prefixes of a key of the host, of 63 characters each
 PREFIX_KEYS_MAX = 500  # keys below the prefixes of an administrator, half of ENDED_MAX
+KEY_BOUND_CHARS_MAX = 256 * 1024  # filter of a key, as escaped JSON; a DynamoDB item holds 400 KB
 KEY_RATE_MAX = 10_000  # highest rate of a key in requests a second, more than a feed can handle
 KEY_WINDOW_MS = 10_000  # window of a rate, ten times the interval at which processes write counts
 KEY_READ_SIZE = 1024 * 1024  # reading this amount (characters or bytes) counts as one request
@@ -244,6 +245,7 @@ INDEX_TIMEOUT_S = 55  # Lambda kills a run after this time
 FORWARD_RUN_MS = 40_000  # one run of the outbox ends after this time; Lambda kills it after 55 s
 
 # --- listeners -------------------------------------------------------------------------------
+RESOURCES_BYTES_MAX = 256 * 1024  # resources of a feed; a DynamoDB item with a profile holds 400 KB
 RESOURCES_MAX = 32  # resources per feed; each is in every list of resources and in the profile
 MAX_AGE_S_MIN = 60  # shortest `maxAge` of a feed: the interval of the sweep, which trims the log
 VERSION_MAX = 999_999_999  # largest number accepted as a version; each from 2 on means version 2

@@ -213,6 +213,9 @@ def validate_key(key: Key) -> Key:
             f"{' and '.join(unrestricted)} needs the whole feed and cannot be combined with a bound"
         )
         raise InvalidSetting(rule, field="roles")
+    if len(to_text(key.bound)) > limits.KEY_BOUND_CHARS_MAX:
+        rule = f"must be at most {limits.KEY_BOUND_CHARS_MAX} characters as JSON in ASCII"
+        raise InvalidSetting(rule, field="bound")
     if key.rate < 0 or key.rate > limits.KEY_RATE_MAX:
         rule = f"must be 1 to {limits.KEY_RATE_MAX} requests a second, or 0 for no limit"
         raise InvalidSetting(rule, field="rate", value=key.rate)

@@ -102,6 +102,10 @@ def check_all(resources: Sequence[Resource], max_age_s: int) -> None:
     if len(resources) > limits.RESOURCES_MAX:
         rule = f"a feed declares at most {limits.RESOURCES_MAX}, got {len(resources)}"
         raise InvalidSetting(rule, field="resources")
+    texts = (text for each in resources for text in (each.name, *each.subs, each.route))
+    if (size := sum(len(text.encode()) for text in texts)) > limits.RESOURCES_BYTES_MAX:
+        rule = f"hold at most {limits.RESOURCES_BYTES_MAX} bytes together, got {size}"
+        raise InvalidSetting(rule, field="resources")
     if not isinstance(max_age_s, int) or isinstance(max_age_s, bool):
         raise InvalidSetting("must be a whole number of seconds", field="maxAge", value=max_age_s)
     if resources and not max_age_s:
