@@ -121,17 +121,27 @@ def test_commands_over_http(server: Server) -> None:
     check("url", transcript("url", ["--url", at], {server.url: "http://HOST/", at: "http://HOST"}))
 
 
-def test_commands_on_a_running_server(server: Server) -> None:
+@pytest.fixture
+def operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name the operator. By default, it is the user of the process."""
+    monkeypatch.setenv("LOGNAME", "eve")
+
+
+@pytest.mark.usefixtures("operator")
+def test_commands_on_a_running_server() -> None:
     """Through the socket in its data folder."""
-    check("data", transcript("data", server.locator, {str(server.data): "DATA"}))
+    with Server() as running:
+        for section in ("data", "folder", "serving"):
+            check(section, transcript(section, running.locator, {str(running.data): "DATA"}))
 
 
+@pytest.mark.usefixtures("operator")
 def test_commands_on_a_stopped_server() -> None:
-    """On its file; the answers are those of a running server."""
+    """On its file; the answers are those of a running server, if the server need not run."""
     with Server() as stopped:
         stopped.stop()
-        text = transcript("data", stopped.locator, {str(stopped.data): "DATA"})
-    check("data", text)
+        for section, recorded in (("data", "data"), ("folder", "folder"), ("serving", "stopped")):
+            check(recorded, transcript(section, stopped.locator, {str(stopped.data): "DATA"}))
 
 
 def test_commands_on_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,7 @@ from typing import IO, Any
 
 import click
 
-from tidings.admin.local import LocalAdmin, routes_of
-from tidings.admin.target import stored_options
+from tidings.admin.target import local_admin, stored_options
 from tidings.client.cli.render import labelled
 from tidings.client.cli.resources import Call, Option, Resource
 from tidings.client.cli.settings import NAMES, settings_options, settings_rows
@@ -17,6 +16,7 @@ from tidings.core.auth.guard import PASSWORD_ROLES
 from tidings.core.auth.passwords import check_password, from_line
 from tidings.core.model.feeds import HOST, public_name
 from tidings.core.settings.documents import SETTINGS
+from tidings.server.local import LocalAdmin
 
 CLOSED = "none: closed, unless the feed has no credential at all and its deployment is open"
 GENERATED_BYTES = 24  # 192 random bits; 24 bytes in base64 need no padding
@@ -51,7 +51,7 @@ feed = Resource(
     "show --stage dev",
     "set --stage dev --object-url 'http://api/{{type}}/{{id}}'",
     "password read --stage dev --generate",
-    placed=stored_options(routes_of, of_host=True),
+    placed=stored_options(local_admin, of_host=True),
 )
 feed.add(
     "show",

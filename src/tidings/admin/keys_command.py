@@ -8,19 +8,21 @@ from typing import Any
 
 import click
 
-from tidings.admin.target import Target, stored_options
+from tidings.admin.target import stored_options
 from tidings.aws.effects import now_ms
 from tidings.client.cli.options import user_name
 from tidings.client.cli.render import labelled, printable, table
 from tidings.client.cli.resources import Call, Option, Resource
-from tidings.core.auth.keys import KeyIssuer
+from tidings.core.auth.keys import KeyIssuer, KeyStore
+from tidings.core.records import RecordStore
+from tidings.core.settings.profiles import ProfileStore
 from tidings.http.endpoints.keys import KeyRouter
 
 HEADINGS = ("id", "state", "roles", "bound", "until", "rate", "by", "label")
 
 
-def _routes(target: Target) -> KeyRouter:
-    issuer = KeyIssuer(target.keys, target.profiles, now_ms)
+def _routes(records: RecordStore) -> KeyRouter:
+    issuer = KeyIssuer(KeyStore(records), ProfileStore(records), now_ms)
     unused: Any = None  # the operator has all rights, and the feed has been found
     return KeyRouter(issuer=issuer, guard=unused, feed_names=unused, new_key=os.urandom)
 

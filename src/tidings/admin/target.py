@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tidings.aws.config import stages, twin_keys
+from tidings.aws.effects import now_ms
 from tidings.client.cli.options import (
     LOCAL,
     URL_VARIABLE,
@@ -20,6 +22,7 @@ from tidings.client.cli.options import (
     Command,
     context_feed_option,
     context_option,
+    data_option,
     endpoint_option,
     is_given,
     locate,
@@ -28,7 +31,8 @@ from tidings.client.cli.options import (
     timeout_option,
     user_name,
 )
-from tidings.core.auth.keys import KeyStore
+from tidings.client.cli.render import failures, printable
+from tidings.client.errors import Refused
 from tidings.core.changeagent.documents import OperatorDocuments
 from tidings.core.errors import StorageFailed, TidingsError, Unavailable
 from tidings.core.model.feeds import DEFAULT_FEED, HOST, check_name
@@ -36,8 +40,9 @@ from tidings.core.records import RecordStore
 from tidings.core.settings.profiles import ProfileStore
 from tidings.core.version import how_to_install
 from tidings.http.request import Request
-from tidings.http.wire import Declared, LocalCall, Routes, document_of, fields_of
+from tidings.http.wire import Declared, LocalCall, Routes
 from tidings.server import operating
+from tidings.server.local import LocalAdmin
 from tidings.server.processes import Problem
 
 if TYPE_CHECKING:
@@ -45,17 +50,9 @@ if TYPE_CHECKING:
 
 Find = Callable[[str, str | None, str | None], object]
 FoundIn = Callable[[str, Any], object]
+Sent = Mapping[str, Any]
+StoreRoutes = Callable[[RecordStore], Routes]
 Opened = Callable[[Path], AbstractContextManager[object]]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The feed with the key *feed*, and the stores of its profile, its keys and its users."""
-
-    feed: str
-    profiles: ProfileStore
-    keys: KeyStore
-    documents: OperatorDocuments
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,37 +64,57 @@ class Stored:
 
     feed: str
     routes: Routes
-    operator: str
+    operator: str = field(default_factory=user_name)
     timeout_s: float | None = None
 
     @contextmanager
     def asking(self) -> Iterator[Stored]:
         yield self
 
-    def call(
-        self,
-        route: Declared,
-        names: Mapping[str, str],
-        given: Mapping[str, Any],
-        headers: Mapping[str, str] | None = None,
-    ) -> Any:
+    def call(self, route: Declared, names: Sent, given: Sent, headers: Sent | None = None) -> Any:
         """Return the answer of *route*, without a check of rights."""
-        call = LocalCall(Request("", "", "", parameters=names), self.feed, self.operator)
-        fields = {
-            part: kind.parse(
-                {name: given[name] for name in fields_of(kind) if name in given},
-                self.routes.error,
-                "fields",
-            )
-            for part, kind in route.parameters.items()
-        }
-        return document_of(route.function(self.routes, call, **fields))
+        unused: Any = None  # the feed has been found
+        call = LocalCall(Request("", "", "", parameters=names), unused, self.operator)
+        call.feed = self.feed
+        return self.routes.perform(route.name, call, given)
+
+
+@dataclass(frozen=True, slots=True)
+class InFolder:
+    """The feed *feed* of the server with the data folder *folder*, running or stopped.
+
+    It is a `Managed`, and its own `Transport`. *operator* has all rights.
+    """
+
+    feed: str
+    folder: Path
+    operator: str = field(default_factory=user_name)
+    timeout_s: float | None = None
+
+    @contextmanager
+    def asking(self) -> Iterator[InFolder]:
+        with failures(), one_sentence_errors():
+            try:
+                yield self
+            except Refused as error:
+                raise click.ClickException(printable(error.message)) from None
+
+    def call(self, route: Declared, names: Sent, given: Sent, headers: Sent | None = None) -> Any:
+        """Return the answer of *route*, without a check of rights."""
+        from tidings.client.retries import error_of  # commands for a stage do not need it
+
+        lower = {name.lower(): value for name, value in (headers or {}).items()}
+        sent = {"names": names, "given": given, "headers": lower, "operator": self.operator}
+        status, body = operating.perform(self.folder, route.function.__qualname__, **sent)
+        if status >= 400:
+            raise error_of(status, body.encode(), "")
+        return json.loads(body)
 
 
 def feed_options(
     find: Find,
     found_in: FoundIn | None = None,
-    opened: Opened = operating.open_records,
+    opened: Opened = nullcontext,
     *,
     of_host: bool = False,
 ) -> Callable[[Command], Command]:
@@ -105,10 +122,9 @@ def feed_options(
 
     The options are --feed, --stage, --context and --endpoint-url. Without an option, the stage and
     the feed are those of the current context. *find* creates the target from the feed, the stage
-    and the endpoint, of which one is None. With *found_in*, the command also has --data. If --data
-    is given, *opened* opens that folder, by default as the records of a server, and *found_in*
-    creates the target from the result. With *of_host*, the command also has --host, for which the
-    feed of the target is `HOST`.
+    and the endpoint, of which one is None. With *found_in*, the command also has --data, and
+    *found_in* creates the target from that folder, or from the result of *opened*. With *of_host*,
+    the command also has --host, for which the feed of the target is `HOST`.
     """
 
     def decorate(command: Command) -> Command:
@@ -165,11 +181,6 @@ def _of_context(name: str | None, feed: str | None) -> tuple[str, str]:
 host_option = click.option(
     "--host", is_flag=True, help="All feeds of the host instead of one feed."
 )
-data_option = click.option(
-    "--data",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of a server's data, instead of a stage.",
-)
 
 
 @contextmanager
@@ -210,8 +221,8 @@ def _boto3() -> Any:
     return boto3
 
 
-def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
-    """Return the target with the control table of a stage or twin; check that it has *feed*."""
+def _find(routes: StoreRoutes, feed: str, stage: str | None, endpoint_url: str | None) -> Stored:
+    """Return the *routes* on the control table of a stage or twin; check that it has *feed*."""
     deployed = frozenset({feed})
     if stage is None:
         client, table = twin_client(str(endpoint_url)), f"{stages.stack_name('local')}-control"
@@ -222,15 +233,15 @@ def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
     from tidings.aws.dynamodb.records import DynamoDBRecords, find_key
 
     key = feed if feed == HOST else find_key(client, table, feed, deployed)
-    return _found_in(key, DynamoDBRecords(client, table))
+    return Stored(key, routes(DynamoDBRecords(client, table)))
 
 
-def _found_in(feed: str, records: RecordStore) -> Target:
-    return Target(feed, ProfileStore(records), KeyStore(records), OperatorDocuments(records))
+def local_admin(records: RecordStore) -> LocalAdmin:
+    return LocalAdmin(ProfileStore(records), OperatorDocuments(records), now_ms)
 
 
 def stored_options(
-    routes: Callable[[Target], Routes], *, of_host: bool = False
+    routes: StoreRoutes, *, of_host: bool = False
 ) -> Callable[[Declared], Callable[[Command], Command]]:
     """Return the `placed` of commands (`resources`) that call *routes* on the stores of a feed.
 
@@ -240,11 +251,12 @@ def stored_options(
     def placed(route: Declared) -> Callable[[Command], Command]:
         def decorate(command: Command) -> Command:
             @functools.wraps(command)
-            def with_stores(target: Target, **others: Any) -> None:
-                operator = others.get("by") or user_name()
-                command(feed=Stored(target.feed, routes(target), operator), **others)
+            def with_place(target: Stored | InFolder, **others: Any) -> None:
+                operator = others.get("by") or target.operator
+                command(feed=replace(target, operator=operator), **others)
 
-            stored = feed_options(_find, _found_in, of_host=of_host)(with_stores)
+            find = functools.partial(_find, routes)
+            stored = feed_options(find, InFolder, of_host=of_host)(with_place)
             return stored if route.is_local else _or_address(stored, command)
 
         return decorate

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from tidings.admin.local import LocalAdmin, routes_of
-from tidings.admin.target import stored_options
+from tidings.admin.target import local_admin, stored_options
 from tidings.client.cli.resources import Call, Resource
+from tidings.server.local import LocalAdmin
 
 users = Resource(
     "users",
@@ -24,7 +24,7 @@ users = Resource(
       tidings users import passwd --stage dev
       tidings users list --stage dev
     """,
-    placed=stored_options(routes_of),
+    placed=stored_options(local_admin),
     options={"file": None},
 )
 

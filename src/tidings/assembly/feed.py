@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from tidings.core.websocket.send import Broadcast, Delivery, Exchange
     from tidings.http.request import Endpoint
     from tidings.http.settings import Shared
+    from tidings.http.wire import Routes
 
 KEY_BYTES = 32  # size of the random key for password digests; equals the size of a digest
 
@@ -1041,7 +1042,7 @@ class Assembly:
         )
         return by_path({"/feeds/{feed}/clients": self._clients}, browser)
 
-    def _clients(self) -> Endpoint:
+    def _clients(self) -> Routes:
         from tidings.http.endpoints.clients import FeedClients
 
         return FeedClients(self.guard, self.directory, self.client_reporter)
@@ -1053,21 +1054,24 @@ class Assembly:
         return ObjectReader(self.stores.state, self.charge_for)
 
     def _consume(self) -> Endpoint:
-        from tidings.http.endpoints.consumers import ConsumerRouter
         from tidings.http.router import by_path
 
-        admin = self.webhook_admin
-        webhooks = admin.registry.all if admin else None
-        consumers = ConsumerRouter(self.consumers, self.guard, self.directory, webhooks)
-        below = {
+        below: dict[str, Callable[[], Endpoint]] = {
             "/feeds/{feed}/hooks": self._hooks,
             "/feeds/{feed}/keys": self._keys,
             "/feeds/{feed}/access": self._reports,
             "/feeds/{feed}/history": self._reports,
         }
-        return by_path(below, consumers)
+        return by_path(below, self._consumers())
 
-    def _hooks(self) -> Endpoint:
+    def _consumers(self) -> Routes:
+        from tidings.http.endpoints.consumers import ConsumerRouter
+
+        admin = self.webhook_admin
+        webhooks = admin.registry.all if admin else None
+        return ConsumerRouter(self.consumers, self.guard, self.directory, webhooks)
+
+    def _hooks(self) -> Routes:
         from tidings.http.endpoints.hooks import WebhookRouter
 
         return WebhookRouter(self.consumers, self.guard, self.directory, self.webhook_admin)
@@ -1077,7 +1081,7 @@ class Assembly:
 
         return FeedReports(self.guard, self.directory, self.history)
 
-    def _keys(self) -> Endpoint:
+    def _keys(self) -> Routes:
         from tidings.core.auth.keys import KeyIssuer
         from tidings.http.endpoints.keys import KeyRouter
 
@@ -1090,7 +1094,7 @@ class Assembly:
     def _amend(self) -> Endpoint:
         from tidings.http.router import by_path
 
-        below = {
+        below: dict[str, Callable[[], Endpoint]] = {
             "/feeds/{feed}/erasures": self._erasures,
             "/feeds/{feed}/corrections": self._corrections,
             "/feeds": self._feeds,  # the last one, because the other paths begin with it, too
@@ -1102,17 +1106,17 @@ class Assembly:
 
         return Corrections(self.guard, self.directory, self.corrector)
 
-    def _feeds(self) -> Endpoint:
+    def _feeds(self) -> Routes:
         from tidings.http.endpoints.feeds import FeedRouter
 
         return FeedRouter(self.guard, self.directory, self.feed_service)
 
-    def _erasures(self) -> Endpoint:
+    def _erasures(self) -> Routes:
         from tidings.http.endpoints.erasures import ErasureRouter
 
         return ErasureRouter(self.guard, self.directory, self.erasures, self.erasure_reporter)
 
-    def _supervise(self) -> Endpoint:
+    def _supervise(self) -> Routes:
         from tidings.http.endpoints.replication import ReplicaRouter
 
         return ReplicaRouter(

@@ -135,17 +135,9 @@ class FeedApi(Closing):
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """Return the answer of *route*, for the *names* in its path and the *given* fields."""
-        from tidings.http.wire import fields_of  # most clients do not need it
-
-        sent: dict[str, Any] = {"body": {}} if "body" in route.parameters else {}
-        for part, kind in route.parameters.items():
-            values = {name: given[name] for name in fields_of(kind) if name in given}
-            if part == "query":
-                values = {name: "true" if v is True else str(v) for name, v in values.items()}
-            sent[part] = values
         quoted = {name: quote(value, safe="") for name, value in names.items()}
         path = route.paths[0].removeprefix("/feeds/{feed}/").format_map(quoted)
-        return self.ask(route.method, path, **sent, headers=headers)
+        return self.ask(route.method, path, **route.sent(given), headers=headers)
 
     def send(self, path: str, lines: bytes, *, query: Mapping[str, str]) -> Answer:
         """POST *lines* of JSON and return the answer. See `ask`."""

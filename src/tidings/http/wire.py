@@ -36,10 +36,11 @@ from typing import (
 
 from tidings.core.auth.guard import ADMIN, ALL, KEY_PREFIX, Need
 from tidings.core.errors import Rejected, parse_integer
+from tidings.core.model.feeds import HOST
 from tidings.core.model.json_body import object_from
 from tidings.core.model.operations import SURROGATE
 from tidings.http.answers import json_answer
-from tidings.http.request import Answer
+from tidings.http.request import Answer, UnknownPath
 
 if TYPE_CHECKING:
     from collections.abc import KeysView
@@ -433,9 +434,13 @@ class Call:
 class LocalCall(Call):
     """A call by an operator with access to the stores."""
 
-    def __init__(self, request: Request, feed: str, operator: str) -> None:
-        self.request, self.feed, self.operator = request, feed, operator
-        self.allowed, self.credential, self.status = ALL, None, 200
+    def __init__(self, request: Request, feed_names: FeedNames, operator: str) -> None:
+        super().__init__(request, feed_names, 200)
+        self.operator, self.allowed, self.credential = operator, ALL, None
+
+    @cached_property
+    def feed(self) -> str:
+        return HOST if self.request.feed == HOST else self._feed_names.key(self.request.feed)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -493,6 +498,16 @@ class Declared:
     def parameters(self) -> dict[str, type[Given]]:
         """Return the types of the parameters `query` and `body`, if the method has them."""
         return {name: hint for name in ("query", "body") if (hint := self.hint(name))}
+
+    def sent(self, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Return the *given* fields of the `query`, as texts, and of the `body`."""
+        sent = {}
+        for part, kind in self.parameters.items():
+            values = {name: given[name] for name in fields_of(kind) if name in given}
+            if part == "query":
+                values = {name: "true" if v is True else str(v) for name, v in values.items()}
+            sent[part] = values
+        return sent
 
     @property
     def is_local(self) -> bool:
@@ -557,6 +572,21 @@ class Routes:
         return (
             result if isinstance(result, Answer) else json_answer(call.status, document_of(result))
         )
+
+    def perform(self, name: str, call: LocalCall, given: Mapping[str, Any]) -> Any:
+        """Return the result of the operation *name* as a JSON value, without a check of rights.
+
+        Raises:
+            Rejected: no such operation is declared, or one of the *given* fields breaks its rule.
+        """
+        found = getattr(getattr(type(self), name, None), "declared", None)
+        if not isinstance(found, Declared):
+            raise UnknownPath("no such operation", field="operation", value=name)
+        wrong, sent = found.wrong or self.error, found.sent(given)
+        fields = {
+            part: kind.parse(sent[part], wrong, "fields") for part, kind in found.parameters.items()
+        }
+        return document_of(found.function(self, call, **fields))
 
     @classmethod
     def http_routes(cls) -> list[HttpRoute]:

@@ -38,11 +38,12 @@ from tidings.core.maintenance.sweep import Failures
 from tidings.core.model.feeds import ERASE, HOST, PUSH, public_name
 from tidings.core.newest import Newest
 from tidings.core.replication.relay import RELAY
-from tidings.core.settings.profiles import close
+from tidings.core.settings.profiles import ProfileStore, close
 from tidings.core.state.projector import SumDemand
 from tidings.http.durable_streams import StreamReads, StreamWrites
 from tidings.http.outbound.folder_archive import FolderArchive, FolderFeedFiles, FolderLedger
 from tidings.http.outbound.webhooks import Poster
+from tidings.server.local import LocalAdmin
 from tidings.server.meters import EVENT_STREAM, WEBSOCKET, Meters
 from tidings.server.recovery import Generations, Recovery, SqliteStarts
 from tidings.server.sockets import Sockets
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.websocket.send import Broadcast
     from tidings.http.request import Endpoint
+    from tidings.http.wire import Routes
     from tidings.server.issuer_keys import IssuerKeys
     from tidings.server.settings import Settings
 
@@ -367,14 +369,23 @@ class Host(Assembly):
                 {"feed": feed, "error": error},
             )
 
-    def on_operator_change(self, kind: str, feed: str, name: str) -> None:
-        """Discard the cached value that an operator's command has changed in the database."""
-        if kind == "profile":
-            self.profiles.forget(feed)
-        elif kind == "key":
-            self.key_ring.forget(feed, name)
-        else:
-            self.documents.forget(feed, name)
+    @property
+    def managed(self) -> Mapping[str, Callable[[], Routes]]:
+        """Return the builders of the routes that operators may call, by the name of their class."""
+        return {
+            "ConsumerRouter": self._consumers,
+            "ErasureRouter": self._erasures,
+            "FeedClients": self._clients,
+            "FeedRouter": self._feeds,
+            "KeyRouter": self._keys,
+            "LocalAdmin": self._local_admin,
+            "ReplicaRouter": self._supervise,
+            "WebhookRouter": self._hooks,
+        }
+
+    def _local_admin(self) -> LocalAdmin:
+        # Not `profiles`, which would add the passwords in the options of this process.
+        return LocalAdmin(ProfileStore(self.stores.records), self.documents, now_ms)
 
     def _archive_again(self, feed: str) -> None:
         """Move the checkpoint of the archive back to before the first hole.

@@ -1,9 +1,9 @@
-"""Commands of operators on the data folder of a server: settings, keys and users; backups.
+"""Commands of operators on the data folder of a server.
 
-A running server holds the lock of the database file, so it makes these changes itself, on request
-through a Unix socket in the data folder. Requests name feeds, or the host (`model.feeds.HOST`). The
-permissions of the folder control access to the socket. Over HTTP, keys can only be listed and
-revoked.
+A running server holds the lock of the database file, so it performs the operations itself, on
+request through a Unix socket in the data folder. The permissions of the folder control access to
+the socket. A request names a declared operation (`http.wire`), which has a route or is local, and
+has the names in its path and its fields; no rights are checked.
 """
 
 from __future__ import annotations
@@ -14,78 +14,87 @@ import json
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidings.core.auth.keys import KEYS
-from tidings.core.changeagent.documents import DOCUMENTS
-from tidings.core.errors import Unavailable
-from tidings.core.feeds.records import FeedStore
-from tidings.core.records import Kind, Record, RecordStore, Write
-from tidings.core.settings.profiles import PROFILES
+from tidings.core.errors import Rejected, Unavailable
+from tidings.core.model.feeds import DEFAULT_FEED, HOST, check_name
+from tidings.http.answers import json_answer, refusal
+from tidings.http.request import Request, UnknownPath
+from tidings.http.wire import LocalCall
 from tidings.server.processes import SOCKET_PATH_BYTES_MAX, Problem
 from tidings.server.sqlite.database import CannotOpen, Database
-from tidings.server.sqlite.records import SqliteRecords
+
+if TYPE_CHECKING:
+    from tidings.server.host import Host
 
 log = logging.getLogger(__name__)
 FILE, SOCKET = "feed.db", "operator.sock"
-KINDS = frozenset({PROFILES, KEYS, DOCUMENTS})
+# Operations on the memory of a running server, or that depend on its options, and an operation that
+# appends to the log, which a server may have to repair first.
+NEEDS_SERVER = frozenset(
+    {
+        "ErasureRouter.erase_object",
+        "ErasureRouter.get_erasure",
+        "FeedClients",
+        "ReplicaRouter",
+        "WebhookRouter.list_webhook_attempts",
+    }
+)
 BACKUP = "backup"
 BACKUP_S = 3600.0  # timeout of a backup, enough for a file of hundreds of gigabytes
 TIMEOUT_S = 10.0  # timeout of any other request, which may include a commit
 LINE_BYTES_MAX = 8 * 1024 * 1024  # the largest request; all users of a feed are one document
 
 
-class RemoteRecords:
-    """Implements `RecordStore` by requests to the socket of a running server."""
+def perform(folder: Path, operation: str, **request: Any) -> tuple[int, str]:
+    """Perform *operation*, `CLASS.METHOD` of `Host.managed`, on the data in *folder*.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    *request* has the `names` in its path, the fields `given`, `headers` and `operator`. The result
+    is the status and the body of the response over HTTP. A running server calls its own services,
+    so that they discard what they have cached. Otherwise, a host that starts no thread calls them.
 
-    def get(
-        self, feed: str, kind: Kind, name: str = "", of: str = "", *, eventual: bool = False
-    ) -> Record | None:
-        found = _ask(self._path, "get", feed, kind, name)
-        return Record(*found) if found else None
-
-    def query(self, feed: str, kind: Kind, of: str = "", **_: object) -> Iterator[Record]:
-        """Yield all records of *feed*, whatever part of them is requested."""
-        return (Record(*each) for each in _ask(self._path, "query", feed, kind))
-
-    def write(self, feed: str, writes: Sequence[Write], *, mark: bool = True) -> bool:
-        return bool(_ask(self._path, "write", feed, writes))
-
-
-class _NamedRecords(SqliteRecords):
-    """Implements `RecordStore` by the names of feeds."""
-
-    def get(self, feed: str, *place: Any, **options: Any) -> Record | None:
-        return super().get(_key(self._database, feed), *place, **options)
-
-    def query(self, feed: str, *place: Any, **options: Any) -> Iterator[Record]:
-        return super().query(_key(self._database, feed), *place, **options)
-
-    def write(self, feed: str, writes: Sequence[Write], **options: Any) -> bool:
-        return super().write(_key(self._database, feed), writes, **options)
+    Raises:
+        Problem: *folder* has no data file, the file cannot be opened, or the server must run.
+        Unavailable: the server did not answer; the operation may have been done.
+    """
+    request |= {"call": operation}
+    if _is_served(folder):
+        status, body = _ask(folder / SOCKET, request)
+    else:
+        status, body = asyncio.run(_perform_alone(folder, request))
+    return status, body
 
 
-def _key(database: Database, name: str) -> str:
-    """Return the key of the feed *name*, as in `Directory`; a name without a record is a key."""
-    record = FeedStore(SqliteRecords(database)).record(name)
-    if record is not None and not record.is_live:
-        raise Problem(f"the feed {name} was deleted")
-    return record.key if record else name
+async def _perform_alone(folder: Path, request: Mapping[str, Any]) -> tuple[int, str]:
+    from tidings.server.host import Host  # other commands do not need these
+    from tidings.server.settings import Settings
+
+    owner, feed = request["call"].partition(".")[0], request["names"].get("feed", HOST)
+    if {owner, request["call"]} & NEEDS_SERVER:
+        raise Problem(f"no server is running on {folder}, which this command needs")
+    # The feeds in the options of the server are not known here, so that of the request is one.
+    more = {feed} - {HOST} if owner != "FeedRouter" else set()
+    try:
+        settings = replace(Settings.read({}), feeds=frozenset({DEFAULT_FEED, *more}))
+        host = await Host.open(folder / FILE, settings)
+    except CannotOpen as error:
+        raise Problem(str(error)) from None
+    try:
+        return await asyncio.to_thread(_perform, host, request)
+    finally:
+        await host.stop()
 
 
-def _ask(path: Path, call: str, *arguments: object) -> Any:
-    line = json.dumps({"call": call, "arguments": arguments}, default=dict)
+def _ask(path: Path, request: Mapping[str, Any]) -> Any:
     try:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(BACKUP_S if call == BACKUP else TIMEOUT_S)
+            connection.settimeout(BACKUP_S if request["call"] == BACKUP else TIMEOUT_S)
             with _short_path(path) as short:
                 connection.connect(short)
-            connection.sendall(line.encode() + b"\n")
+            connection.sendall(json.dumps(request).encode() + b"\n")
             with connection.makefile("rb") as file:
                 answer = json.loads(file.readline())
     except (OSError, ValueError) as error:
@@ -106,20 +115,6 @@ def _short_path(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)
-
-
-@contextlib.contextmanager
-def open_records(folder: Path) -> Iterator[RecordStore]:
-    """Yield the records of the server with the data folder *folder*, running or stopped.
-
-    Raises:
-        Problem: *folder* has no data file, or the file cannot be opened.
-    """
-    if _is_served(folder):
-        yield RemoteRecords(folder / SOCKET)
-        return
-    with contextlib.closing(_database(folder)) as database:
-        yield _NamedRecords(database)
 
 
 @contextlib.contextmanager
@@ -144,7 +139,7 @@ def back_up(folder: Path, target: Path) -> None:
         Unavailable: *target* already exists or cannot be written.
     """
     if _is_served(folder):
-        _ask(folder / SOCKET, BACKUP, str(target.resolve()))
+        _ask(folder / SOCKET, {"call": BACKUP, "target": str(target.resolve())})
         return
     with contextlib.closing(_database(folder)) as database:
         database.back_up(target)
@@ -158,23 +153,16 @@ def _database(folder: Path) -> Database:
 
 
 @contextlib.asynccontextmanager
-async def taking_changes(
-    folder: Path, database: Database, on_change: Callable[[str, str, str], None]
-) -> AsyncIterator[None]:
-    """Answer requests on the socket in *folder* while the context is open.
-
-    If a request may have replaced a record, call *on_change* with its kind, feed and name before
-    answering.
-    """
+async def answering(folder: Path, host: Host) -> AsyncIterator[None]:
+    """Answer the requests to *host* on the socket in *folder* while the context is open."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, ValueError, TimeoutError):
+        with contextlib.closing(writer), contextlib.suppress(OSError, ValueError, TimeoutError):
             async with asyncio.timeout(TIMEOUT_S):
                 line = await reader.readline()
-            reply = await asyncio.to_thread(_answer, database, line, on_change)
+            reply = await asyncio.to_thread(_answer, host, line)
             writer.write(reply.encode() + b"\n")
             await writer.drain()
-        writer.close()
 
     path = folder / SOCKET
     # If the socket exists, a killed process left it: this process holds the lock, so no other
@@ -195,44 +183,32 @@ async def taking_changes(
         path.unlink(missing_ok=True)
 
 
-def _answer(database: Database, line: bytes, on_change: Callable[[str, str, str], None]) -> str:
+def _answer(host: Host, line: bytes) -> str:
     request = json.loads(line)
-    if request["call"] == BACKUP:
-        return _backed_up(database, *request["arguments"])
-    call, (feed, *arguments) = request["call"], request["arguments"]
-    records, writes = SqliteRecords(database), list[Write]()
     try:
-        key = _key(database, feed)
-        value: object
-        if call == "write":
-            writes = [Write(_kind(kind), *rest) for kind, *rest in arguments[0]]
-            value = records.write(key, writes)
-        elif call == "query":
-            value = [*records.query(key, _kind(arguments[0]))]
-        else:
-            value = records.get(key, _kind(arguments[0]), *arguments[1:])
-    except (Unavailable, Problem) as error:
+        if request["call"] != BACKUP:
+            return json.dumps({"value": _perform(host, request)})
+        host.database.back_up(Path(request["target"]))
+        return json.dumps({"value": None})
+    except Unavailable as error:  # of a backup, with a reason for the operator
         return json.dumps({"error": str(error)})
-    finally:  # also after an error, because the write may have been done
-        for each in writes:
-            on_change(each.kind.name, key, each.name)
-    return json.dumps({"value": value})
 
 
-def _kind(given: Sequence[Any]) -> Kind:
-    """Return the kind that a request names, if requests may use it."""
-    kind = Kind(*given)
-    if kind not in KINDS:
-        raise Problem(f"no such records: {kind.name}")
-    return kind
-
-
-def _backed_up(database: Database, target: str) -> str:
+def _perform(host: Host, request: Mapping[str, Any]) -> tuple[int, str]:
+    """Return the status and the body of a response over HTTP."""
+    owner, _, name = request["call"].partition(".")
     try:
-        database.back_up(Path(target))
-    except Unavailable as error:
-        return json.dumps({"error": str(error)})
-    return json.dumps({"value": None})
+        if owner not in host.managed:
+            raise UnknownPath("no such operation", field="operation", value=owner)
+        sent = Request("", "", "", request["headers"], request["names"])
+        if owner not in ("KeyRouter", "LocalAdmin"):  # which are also about the host
+            check_name(sent.feed)
+        call = LocalCall(sent, host.directory, request["operator"])
+        value = host.managed[owner]().perform(name, call, request["given"])
+        answer = json_answer(call.status, value)
+    except (Rejected, Unavailable) as error:
+        answer = refusal(error)
+    return answer.status, answer.body
 
 
 def _is_served(folder: Path) -> bool:

@@ -78,8 +78,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         renew = await stack.enter_async_context(_serving(app, proxies, host, listeners, options))
         await stack.enter_async_context(_background(_sweep(host)))
         await stack.enter_async_context(_background(_reload_on(hangup, host, options, renew)))
-        changes = operating.taking_changes(options.data, host.database, host.on_operator_change)
-        await stack.enter_async_context(changes)
+        await stack.enter_async_context(operating.answering(options.data, host))
         urls = _addresses(listeners[0], options)
         if options.demo or options.demo_repo:
             child = await processes.start_demo(

@@ -15,7 +15,6 @@ from tests.fakes.runtime import EVERY_FEED
 from tests.fakes.settings import MemoryOperatorDocuments, MemoryProfiles
 from tests.unit.admin.cloudformation import deployed, describing
 from tidings.admin import feed_command
-from tidings.admin.local import LocalAdmin, settings_json
 from tidings.admin.target import Stored
 from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 from tidings.aws.dynamodb.records import DynamoDBRecords
@@ -25,6 +24,7 @@ from tidings.core.auth.passwords import Verifier, hash_password
 from tidings.core.errors import WrongPassword
 from tidings.core.settings.profiles import Profile, ProfileStore
 from tidings.server.command import serve
+from tidings.server.local import LocalAdmin, settings_json
 
 FIRST, SECOND, THIRD = (
     hash_password(f"password {number}", salt=b"s" * 16, now_ms=number * 1000)
@@ -54,7 +54,7 @@ def kept_profile(*stored: str) -> MemoryProfiles:
 
 def called(kept: MemoryProfiles, route: Any, **given: object) -> tuple[str, ...]:
     """Call *route* for the role `read`; return the hashes of its passwords."""
-    place = Stored("main", LocalAdmin(kept, MemoryOperatorDocuments()), "ann")
+    place = Stored("main", LocalAdmin(kept, MemoryOperatorDocuments(), lambda: 9_000), "ann")
     place.call(route.declared, {"feed": "main"}, {"role": "read", **given})
     profile = kept.profile("main")
     assert profile.ingest_passwords == (FIRST,)

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.unit.admin.cloudformation import deployed
-from tidings.admin.local import LocalAdmin
 from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.client.cli.main import main
@@ -21,6 +20,7 @@ from tidings.core.model.filters import Filter
 from tidings.core.model.timestamps import to_ms
 from tidings.core.settings.profiles import ProfileStore
 from tidings.http.endpoints.keys import KeyRouter
+from tidings.server.local import LocalAdmin
 
 OUTPUTS = {CONTROL_OUTPUT: "control", FEEDS_OUTPUT: "main,orders"}
 DAY_MS = 24 * 3600 * 1000

@@ -40,6 +40,7 @@ _KNOWN = ("dev", "staging", "prod", LOCAL)  # names for shell completion; others
 _TARGET_MODULE = "tidings.admin.target"  # imported only for a stage, because it needs boto3
 URL_VARIABLE, CONTEXT_VARIABLE = "TIDINGS_URL", "TIDINGS_CONTEXT"
 _PASSWORD_VARIABLE = "TIDINGS_PASSWORD"
+_OF_ADDRESS = ("url", "stage", "context", "password_file", "password", "timeout_s")
 _URL = "--url"
 _URL_HELP = f"Address of Tidings.  [env var: {URL_VARIABLE}; default: {DEFAULT_URL}]"
 
@@ -70,6 +71,11 @@ stage_option = click.option(
 )
 endpoint_option = click.option(
     "--endpoint-url", metavar="URL", help="Address of the DynamoDB of a twin, instead of a stage."
+)
+data_option = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of a server's data, instead of a stage or an address.",
 )
 JSON_HELP = "Print the answer as one line of JSON."
 json_option = click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
@@ -360,6 +366,24 @@ def access_options(command: Command) -> Command:
 def access_of_argument(command: Command) -> Command:
     """Do the same as `access_options` without --feed, which may be an argument of the command."""
     return address_options(password_options(_with_access(command)))
+
+
+def managed_options(command: Command, reached: Callable[[Command], Command]) -> Command:
+    """Add the options of *reached*, one of the above, and --data to a command."""
+    asked = reached(command)
+
+    @functools.wraps(asked)
+    def with_place(data: Path | None, **others: Any) -> None:
+        if data is None:
+            asked(**others)
+            return
+        if any(map(is_given, _OF_ADDRESS)):
+            raise click.UsageError("--data cannot be used with an address, a password or --timeout")
+        given = {name: value for name, value in others.items() if name not in _OF_ADDRESS}
+        feed = given.pop("feed", None) or DEFAULT_FEED
+        command(feed=importlib.import_module(_TARGET_MODULE).InFolder(feed, data), **given)
+
+    return data_option(with_place)
 
 
 def _with_access(command: Command) -> Command:

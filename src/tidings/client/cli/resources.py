@@ -20,7 +20,13 @@ import click
 from tidings.client.address import from_text
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import JSON_HELP, Command, access_of_argument, access_options
+from tidings.client.cli.options import (
+    JSON_HELP,
+    Command,
+    access_of_argument,
+    access_options,
+    managed_options,
+)
 from tidings.client.retries import repeat
 from tidings.core.model.feeds import HOST
 from tidings.http.wire import Declared, Field, extras_of, fields_of
@@ -210,9 +216,9 @@ def command_of(
     if placed is not None:
         command = placed(declared)(command)
     elif feed_argument or _FEED not in _NAMES.findall(declared.paths[0]):
-        command = access_of_argument(command)
+        command = managed_options(command, access_of_argument)
     else:
-        command = access_options(command)
+        command = managed_options(command, access_options)
     text_of_json = f"Print a line of JSON for each {each}." if each else JSON_HELP
     command = click.option("--json", "as_json", is_flag=True, help=text_of_json)(command)
     params += vars(command)["__click_params__"][::-1]

@@ -172,9 +172,9 @@ class FeedRouter(wire.Routes, function="amend", error=InvalidFeed):
         record = self.service.show(call.request.feed)
         # A key that only creates and deletes feeds can follow the removal of a feed.
         given = call.credential
-        if record.is_live:
+        if record.is_live and not call.operator:
             self.guard.check(record.key, Role.READ, given, unrestricted=True, other=Role.ADMIN)
-        else:
+        elif not call.operator:
             self.guard.check_host(Role.READ, given, record.name, other=Role.ADMIN)
         return self._report(record)
 

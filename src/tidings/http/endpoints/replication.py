@@ -187,7 +187,8 @@ class ReplicaRouter(wire.Routes, function="supervise", error=InvalidRelay):
             scope = feed if self.guard.knows(credential) else self.guard.scope(feed)
             try:
                 if scope not in wrong:
-                    READ_ALL.admit(self.guard, feed, credential)
+                    if not call.operator:
+                        READ_ALL.admit(self.guard, feed, credential)
                     relays.append(RelayReport(**self.control.reporter.summary(feed)))
             except Rejected as error:
                 refused.add(error.status)
@@ -213,6 +214,7 @@ class ReplicaRouter(wire.Routes, function="supervise", error=InvalidRelay):
 
         An empty password is not sent.
         """
+        self._check_chained(call)
         self.upstreams.keep(call.feed, body.password)
         return PasswordState(feed=call.request.feed, password="set" if body.password else "none")
 
@@ -255,10 +257,14 @@ class ReplicaRouter(wire.Routes, function="supervise", error=InvalidRelay):
         if "feed" not in call.request.parameters:
             return ALL  # `list_relays` checks the credential for each feed
         allowed = wire.Routes.admit(self, found, call)
-        if found.method == "PUT" and call.feed not in self.sources:
+        if found.method == "PUT":
+            self._check_chained(call)
+        return allowed
+
+    def _check_chained(self, call: Call) -> None:
+        if call.feed not in self.sources:
             rule = "is not chained: it has no upstream"
             raise NotChained(rule, field="feed", value=call.request.feed)
-        return allowed
 
     def _act(self, call: Call, action: Action, body: Given) -> RelayReport:
         return RelayReport(**self.control.act(call.feed, action, body.sent))

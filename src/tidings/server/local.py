@@ -1,6 +1,7 @@
 """The operations on settings, passwords and users, by an operator with access to the stores.
 
-None has a route: over HTTP, they would let a credential give more rights than it has.
+None has a route: over HTTP, they would let a credential give more rights than it has. A stage does
+not have them either; the commands of its operators use its stores.
 """
 
 from __future__ import annotations
@@ -10,17 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
-
-from tidings.aws.effects import now_ms
 from tidings.core import limits
 from tidings.core.auth.guard import PASSWORD_ROLES, Role, passwords_of
 from tidings.core.auth.passwords import SALT_BYTES, hash_password, set_at_ms
-from tidings.core.changeagent.documents import USERS, OperatorDocument
+from tidings.core.changeagent.documents import USERS
 from tidings.core.changeagent.users import encode_users, users_from
 from tidings.core.errors import InvalidSetting
 from tidings.core.model.feeds import public_name
 from tidings.core.model.timestamps import from_ms
+from tidings.core.records import until_saved
 from tidings.core.settings.documents import profile_fields, settings_document
 from tidings.core.settings.profiles import close, validate
 from tidings.http import wire
@@ -28,11 +27,10 @@ from tidings.http.endpoints.feeds import FeedSettings
 from tidings.http.wire import Call, Given, Kind
 
 if TYPE_CHECKING:
-    from tidings.admin.target import Target
     from tidings.core.changeagent.documents import OperatorDocuments
+    from tidings.core.effects import Clock
     from tidings.core.settings.profiles import Profile, ProfileStore
 
-SAVE_ATTEMPTS_MAX = 3  # a conflict is rare: it needs another save in the same tenth of a second
 _ROLE = wire.one_of(*(role.value for role in PASSWORD_ROLES))
 
 
@@ -76,6 +74,7 @@ class LocalAdmin(wire.Routes, function="", error=InvalidSetting):
 
     profiles: ProfileStore
     documents: OperatorDocuments
+    clock: Clock
 
     @wire.local("/feeds/{feed}/settings")
     def show_settings(self, call: Call) -> dict[str, Any]:
@@ -92,7 +91,7 @@ class LocalAdmin(wire.Routes, function="", error=InvalidSetting):
     def set_password(self, call: Call, body: NewPassword) -> dict[str, Any]:
         """Set a password; only its hash is stored."""
         role = Role(body.role)
-        stored = hash_password(body.password, salt=os.urandom(SALT_BYTES), now_ms=now_ms())
+        stored = hash_password(body.password, salt=os.urandom(SALT_BYTES), now_ms=self.clock())
 
         def change(old: Profile) -> Profile:
             kept = passwords_of(old, role) if body.keep_old else ()
@@ -128,19 +127,17 @@ class LocalAdmin(wire.Routes, function="", error=InvalidSetting):
 
     def _change(self, feed: str, change: Callable[[Profile], Profile]) -> dict[str, Any]:
         """Apply *change* to the profile; apply it again after a change by another process."""
-        for _ in range(SAVE_ATTEMPTS_MAX):
+
+        def attempt() -> dict[str, Any] | None:
             wanted = validate(change(self.profiles.profile(feed)))
-            if self.profiles.save(feed, wanted):
-                return settings_json(feed, wanted)
-        raise click.ClickException("the settings of the feed kept changing; try again")
+            return settings_json(feed, wanted) if self.profiles.save(feed, wanted) else None
+
+        return until_saved(attempt, "the settings of the feed")
 
     def _write(self, feed: str, text: str, count: int) -> dict[str, Any]:
-        for _ in range(SAVE_ATTEMPTS_MAX):
-            version = self.documents.operator_document(feed, USERS).version
-            if self.documents.write(feed, USERS, OperatorDocument(text, version)):
-                return {"feed": public_name(feed), "users": count}
-        raise click.ClickException("the users kept changing; try again")
+        def attempt() -> dict[str, Any] | None:
+            document = replace(self.documents.operator_document(feed, USERS), text=text)
+            is_saved = self.documents.write(feed, USERS, document)
+            return {"feed": public_name(feed), "users": count} if is_saved else None
 
-
-def routes_of(target: Target) -> LocalAdmin:
-    return LocalAdmin(target.profiles, target.documents)
+        return until_saved(attempt, "the users")
