@@ -121,7 +121,7 @@ async def _used_and_deleted(folder: Path) -> FeedRecord:
         kinds = {kind for (kind,) in sql.execute("SELECT DISTINCT kind FROM records")}
     assert {"consumer", "feed", "key", "note", "parked", "profile", "upstream"} <= kinds
     missing = {"counts", "clients", "claims", "followers", "heads", "pages", "removed_parents"}
-    missing |= {"documents", "records", "extents", "rows", "sums", "summaries"}
+    missing |= {"records", "extents", "rows", "sums", "summaries"}
     assert missing <= {*left(folder / "feed.db", NAME)}
     assert "feed.db" in holders(folder, MARKER)
     assert any(name.endswith(".gz") for name, _ in contents(folder))
