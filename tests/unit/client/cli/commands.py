@@ -60,4 +60,5 @@ def _context(command: click.Command, name: str, parent: click.Context | None) ->
 
 def _found(command: click.Command, context: click.Context) -> Found:
     name = context.command_path.removeprefix("tidings").strip()
+    command._help_option = None  # click caches it, without `-h` if a test called only this part
     return Found(name, command, command.get_help(context))
