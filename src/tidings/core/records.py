@@ -10,6 +10,7 @@ Records are stored for years, so the names of kinds and fields must not change.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from enum import Enum
@@ -65,6 +66,20 @@ class Write(NamedTuple):
     expected: Fields = NOTHING
     of: str = ""
     expires_ms: int = 0
+
+    def is_expected(self, stored: Fields) -> bool:
+        """Return True if a record with the fields *stored* is as expected; a missing one has {}."""
+        return all(stored.get(name) == each for name, each in self.expected.items())
+
+    def applied(self, stored: Fields) -> dict[str, Any]:
+        """Return the fields of a record with the fields *stored* after this write of fields."""
+        changed = {**stored, **(self.fields or {})}
+        return {name: each for name, each in changed.items() if each is not None}
+
+
+def to_json(fields: Fields) -> str:
+    """Return *fields* as the JSON in which data files store them."""
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
 class RecordStore(Protocol):

@@ -17,7 +17,7 @@ from tidings.core.effects import is_ahead
 from tidings.core.errors import LeaseLost
 from tidings.core.followers.leases import Lease
 from tidings.core.newest import Newest
-from tidings.core.records import Record
+from tidings.core.records import Record, Write
 from tidings.core.triton.registration import Listener, Registered
 from tidings.core.websocket.connections import (
     Change,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tidings.core.effects import Clock
     from tidings.core.followers.leases import Observation
-    from tidings.core.records import Kind, Write
+    from tidings.core.records import Kind
 
 
 class MemoryRecords:
@@ -76,9 +76,8 @@ class MemoryRecords:
         with self._lock:
             stored = [self.get(feed, each.kind, each.name, each.of) for each in writes]
             there = [found.fields if found else {} for found in stored]
-            for write, fields in zip(writes, there, strict=True):
-                if any(fields.get(name) != each for name, each in write.expected.items()):
-                    return False
+            if not all(map(Write.is_expected, writes, there)):
+                return False
             if mark and any(each.kind.is_due for each in writes):
                 self.mark(feed)
             for write, fields in zip(writes, there, strict=True):
@@ -86,9 +85,7 @@ class MemoryRecords:
                 if write.fields is None:
                     self._records.pop(key, None)
                 elif write.fields:
-                    changed = {**fields, **write.fields}
-                    kept = {name: each for name, each in changed.items() if each is not None}
-                    self._records[key] = kept, write.expires_ms
+                    self._records[key] = write.applied(fields), write.expires_ms
         return True
 
     def forget(self, feed: str) -> None:

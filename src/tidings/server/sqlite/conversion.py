@@ -20,7 +20,7 @@ from tidings.core.feeds.records import FeedRecord, FeedStore, Removal
 from tidings.core.maintenance.retention import Round, rounds_in
 from tidings.core.model.cursors import Place, Replication, Since
 from tidings.core.model.filters import Filter
-from tidings.core.records import HOST_RECORDS, Kind, Write
+from tidings.core.records import HOST_RECORDS, Kind, Write, to_json
 from tidings.core.replication import relay
 from tidings.core.replication.election import Coordinator, LeaderLease, Member
 from tidings.core.replication.relay import RelayPasswords
@@ -89,10 +89,8 @@ class _Converted:
         for each in writes:
             if not each.fields:
                 continue
-            fields = {name: value for name, value in each.fields.items() if value is not None}
             key = each.kind.name, feed, each.of, each.name
-            body = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
-            row = (*key, body, each.expires_ms)
+            row = (*key, to_json(each.applied({})), each.expires_ms)
             self._sql.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?)", row)
         return True
 

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tidings.core.changeagent.documents import USERS
-from tidings.core.records import HOST_RECORDS, Record
+from tidings.core.records import HOST_RECORDS, Record, Write, to_json
 from tidings.server.sqlite.database import Database, in_transaction
 
 if TYPE_CHECKING:
@@ -15,15 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tidings.core.effects import Clock
-    from tidings.core.records import Fields, Kind, Write
+    from tidings.core.records import Kind
 
 _KEY = "kind = ? AND feed = ? AND owner = ? AND name = ?"
 _LIVE = "(expires_ms = 0 OR expires_ms > ?)"
 _PUT = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?)"
-
-
-def to_json(fields: Fields) -> str:
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
 def _now_ms() -> int:
@@ -68,16 +64,14 @@ class SqliteRecords:
     ) -> bool:
         keys = [(each.kind.name, feed, each.of, each.name) for each in writes]
         stored = [self._fields(sql, key) or {} for key in keys]
-        for write, there in zip(writes, stored, strict=True):
-            if any(there.get(name) != each for name, each in write.expected.items()):
-                return False
+        if not all(map(Write.is_expected, writes, stored)):
+            return False
         for write, key, there in zip(writes, keys, stored, strict=True):
             if write.fields is None:
                 sql.execute(f"DELETE FROM records WHERE {_KEY}", key)
             elif write.fields:
-                fields = {**there, **write.fields}
-                kept = {name: each for name, each in fields.items() if each is not None}
-                sql.execute(_PUT, (*key, to_json(kept), write.expires_ms))
+                body = to_json(write.applied(there))
+                sql.execute(_PUT, (*key, body, write.expires_ms))
             self._report(feed, write.kind)
         return True
 

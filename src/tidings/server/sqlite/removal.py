@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidings.server.sqlite.log import SqliteFollowers
 
 BYTES_TOGETHER = 1024 * 1024  # bytes of pages deleted in one transaction, in some 2 ms
-_OF_KINDS = ("documents", "records")  # tables with the kind of each row
+_RECORDS = "records"  # the table with the kind of each row
 
 
 class SqliteFeedData:
@@ -29,7 +29,7 @@ class SqliteFeedData:
         self._database, self._followers, self._steady = database, followers, steady
 
     def remove(self, key: str, resume_at: str, until_ms: int) -> Removed:
-        """Continue at the table *resume_at*; the counts are by table, and by kind of document."""
+        """Continue at the table *resume_at*; the counts are by table, and by kind of record."""
         counts: dict[str, int] = {}
         if not resume_at:
             self._followers.forget(key)
@@ -55,15 +55,15 @@ class SqliteFeedData:
         """Delete rows of *key* in one transaction; return what was deleted, by location."""
         if not self._has_rows(table, key):
             return ()  # the second pass usually writes nothing
-        if table in _OF_KINDS:
-            return self._delete_kinds(table, key)
+        if table == _RECORDS:
+            return self._delete_records(key)
         count = self._delete_pages(key) if table == "pages" else self._delete_rows(table, key)
         return [(table, count)] if count else []
 
     def _has_rows(self, table: str, key: str) -> bool:
         with self._database.reading() as sql:
-            if table in _OF_KINDS:
-                return any(_kinds_of(sql, table, key))
+            if table == _RECORDS:
+                return any(_kinds_of(sql, key))
             found = sql.execute(f"SELECT 1 FROM {table} WHERE feed = ? LIMIT 1", (key,))
             return found.fetchone() is not None
 
@@ -85,23 +85,21 @@ class SqliteFeedData:
         return sql.execute(delete, (key, DELETED_TOGETHER)).rowcount
 
     @in_transaction
-    def _delete_kinds(
-        self, sql: sqlite3.Connection, table: str, key: str
-    ) -> Sequence[tuple[str, int]]:
-        """Delete some documents or records of *key*, of one kind; return their kind and number."""
-        for kind in _kinds_of(sql, table, key):
-            columns = ", ".join(_primary_key(sql, table))
-            some = f"SELECT {columns} FROM {table} WHERE kind = ? AND feed = ? LIMIT ?"
-            delete = f"DELETE FROM {table} WHERE ({columns}) IN ({some})"
+    def _delete_records(self, sql: sqlite3.Connection, key: str) -> Sequence[tuple[str, int]]:
+        """Delete some records of *key*, of one kind; return their kind and number."""
+        for kind in _kinds_of(sql, key):
+            columns = ", ".join(_primary_key(sql, _RECORDS))
+            some = f"SELECT {columns} FROM {_RECORDS} WHERE kind = ? AND feed = ? LIMIT ?"
+            delete = f"DELETE FROM {_RECORDS} WHERE ({columns}) IN ({some})"
             deleted = sql.execute(delete, (kind, key, DELETED_TOGETHER)).rowcount
             return [(kind, deleted)]
         return []
 
 
-def _kinds_of(sql: sqlite3.Connection, table: str, key: str) -> Iterator[str]:
-    """Yield the kinds of the documents or records of *key*."""
-    kind, following = "", f"SELECT min(kind) FROM {table} WHERE kind > ?"
-    found = f"SELECT 1 FROM {table} WHERE kind = ? AND feed = ? LIMIT 1"
+def _kinds_of(sql: sqlite3.Connection, key: str) -> Iterator[str]:
+    """Yield the kinds of the records of *key*."""
+    kind, following = "", f"SELECT min(kind) FROM {_RECORDS} WHERE kind > ?"
+    found = f"SELECT 1 FROM {_RECORDS} WHERE kind = ? AND feed = ? LIMIT 1"
     while kind := sql.execute(following, (kind,)).fetchone()[0] or "":
         if sql.execute(found, (kind, key)).fetchone():
             yield kind
