@@ -75,7 +75,7 @@ class TestRecords:
         assert stores.records.get(feed, THING, "b") is not None
 
     def test_records_are_listed_by_name(self, stores: Stores, feed: str) -> None:
-        """Those of one owner, from any name, in both directions."""
+        """The records of one owner are listed from any name, in both directions."""
         for name in ("b", "a", "c"):
             stores.records.write(feed, [Write(PART, name, {"x": name}, of="one")])
         stores.records.write(feed, [Write(PART, "d", {"x": "d"}, of="two")])
@@ -93,7 +93,7 @@ class TestRecords:
         assert [*stores.records.query(feed, PART)] == []
 
     def test_an_expired_record_is_never_returned(self, stores: Stores, feed: str) -> None:
-        """And a new one takes its place, although it may still be stored."""
+        """A new record takes its place, although it may still be stored."""
         past = now_ms() - 2_000
         for expires_ms, name in ((past, "old"), (LATER_MS, "new"), (0, "kept")):
             assert stores.records.write(feed, [Write(THING, name, {"x": 1}, {}, "", expires_ms)])
@@ -116,7 +116,7 @@ class TestRecords:
         assert [*stores.records.query(feed, kind)] == []
 
     def test_a_change_of_some_kinds_makes_the_feed_due(self, stores: Stores, feed: str) -> None:
-        """Unless the writer does not want it."""
+        """A writer can leave this out."""
         stores.records.write(feed, [Write(THING, "a", {"x": 1})])
         stores.records.write(feed, [Write(DUE, "a", {"x": 1})], mark=False)
         stores.records.write(f"{feed}-due", [Write(DUE, "a", {"x": 1})])
@@ -124,7 +124,7 @@ class TestRecords:
         assert f"{feed}-due" in due
 
     def test_a_removed_feed_leaves_no_record(self, stores: Stores, feed: str) -> None:
-        """Of any kind, also those of an owner; other feeds and the host keep theirs."""
+        """Records of any kind and owner are removed; other feeds and the host keep theirs."""
         kept = f"{feed}-other", f"{feed}~2"
         for each in (feed, *kept):
             stores.records.write(each, [Write(THING, "a", FIELDS), Write(Kind(feed), "", FIELDS)])

@@ -1,4 +1,4 @@
-"""A write of a record whose answer was lost is recognized as one's own when it is repeated.
+"""A repeated write of a record is recognized as one's own if the first answer was lost.
 
 DynamoDB recognizes a repeated transaction by its token, which moto ignores.
 """

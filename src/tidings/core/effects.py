@@ -75,7 +75,7 @@ def discard_trace(_: TraceRecord) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """The effects of a host, and the lifetimes of what it writes.
+    """The effects of a host, and the lifetimes of the data that it writes.
 
     `clock` shows the time of day and may be set forward or back. `steady` is never set, so that
     differences between its times are durations. A single time of `steady` has no meaning.

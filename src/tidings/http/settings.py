@@ -49,7 +49,7 @@ class WrongSetting(Exception):
 class Setting:
     """One environment variable. It is required if *default* is None.
 
-    *parse* returns the parsed value, or raises an error whose text is the rule. The value of a
+    *parse* returns the parsed value, or raises an error with the rule as its text. The value of a
     *secret* setting is never shown. *option* names the options of a server that also set it.
     """
 

@@ -85,7 +85,7 @@ def rows(
     empty: str,
     row: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
 ) -> Table | str:
-    """Return a table with a *row* for each of *answers*, or *empty* if there are none."""
+    """Return a table with a *row* for each of *answers*, or *empty* without answers."""
     if not answers:
         return empty
     return table(columns, [dict.fromkeys(columns) | row(each) for each in answers])

@@ -144,7 +144,7 @@ ALL = Allowed()
 
 
 def permits(prefixes: tuple[str, ...], name: str) -> bool:
-    """Return True if *name* begins with one of *prefixes*, or if there are none."""
+    """Return True if *name* begins with one of *prefixes*, or if *prefixes* is empty."""
     return not prefixes or name.startswith(prefixes)
 
 

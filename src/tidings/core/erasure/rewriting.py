@@ -309,7 +309,7 @@ class ConsumerTexts:
     ) -> Consumer:
         """Return *consumer* without the text of its failure if the text may quote an object.
 
-        Count it for each erasure whose object it names, or whose object could not be written.
+        Count it for each erasure of an object that the text names or the worker could not write.
         """
         failure = consumer.failure
         if failure is None or not failure.error:

@@ -150,7 +150,7 @@ class Reporter:
         totals = self.counters.totals(feed, now_ms=now_ms)
         counter = self.reader.log.log_counter(feed)
         followers = self._followers(feed, leases, counter.page, now_ms)
-        # If so many reads do not reach the frontier, it is the last place that was read.
+        # If the reads do not reach the frontier, it is the last place that was read.
         hint = max(each.checkpoint for each in followers)
         *_, (frontier, exact) = islice(self.reader.walk(feed, hint), limits.STATUS_READS_MAX)
         relayed = {"relay": self.condition(feed)} if feed in self.sources else {}

@@ -99,7 +99,7 @@ _LAYOUT = Layout(
     },
     {
         "resources": Layout(Resource, codecs={"subs": (list, tuple)}).nested_tuple,
-        # As text at half the size of a mapping: a profile may have a thousand endings.
+        # A text has half the size of a mapping, and a profile may have a thousand endings.
         "ended": tuple_codec(
             (
                 lambda ended: f"{ended.key} {ended.noted_ms} {ended.from_ms}",
