@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-data test-world test-schema test-generators test-all check hooks docs fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large waiting soak real-dump kills oracle layers release clean
+.PHONY: help setup lock run test test-runtime test-bare test-twin test-spark test-deploy test-data test-world test-schema test-generators test-all check hooks docs fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large waiting soak real-dump kills oracle layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -62,9 +62,6 @@ lock: $(STAMP)  ## renew the locks after pyproject.toml (UPGRADE=--upgrade: the 
 run: $(RUN_STAMP)  ## the feed on this machine, with a demo to watch
 	@echo "when it is ready: open http://127.0.0.1:8042/, or run $(BIN)/tidings tail --from 0; Ctrl-C ends it"
 	@$(BIN)/tidings serve --demo
-
-twin: $(STAMP)  ## the functions of a stage on this machine, with a demo; it needs Java 17 and Maven
-	@$(BIN)/tidings local --demo
 
 # Most tests of the first lane wait for sockets and time limits, so that four of them share two cores
 # well; a JVM wants a core for itself. A file stays with one worker, because its tests share a host.

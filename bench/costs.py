@@ -32,6 +32,10 @@ from bench.bill import INDEX, STREAM
 from bench.results import Section
 from bench.workload import operations
 from infra import names, settings, synth
+from tests.twin import http_gateway, socket_gateway
+from tests.twin.environment import Endpoints
+from tests.twin.environment import program as deployed
+from tests.twin.options import Options
 from tidings.aws.config import deployment
 from tidings.aws.effects import now_ms
 from tidings.aws.stage import stage
@@ -44,10 +48,6 @@ from tidings.core.model.events import GZIP, of_line, pack, to_json
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.http.streams.sse import LAST_MS
-from tidings.twin import http_gateway, socket_gateway
-from tidings.twin.environment import Endpoints
-from tidings.twin.environment import program as deployed
-from tidings.twin.options import Options
 
 Body = list[dict[str, Any]]  # operations of one request
 

@@ -29,6 +29,7 @@ from botocore.config import Config
 from bench.results import Section, rate
 from bench.workload import operations
 from tests.fakes import MemoryProfiles, MemoryRemovedParents, MemoryWaker
+from tests.twin import dynamodb_local, store
 from tidings.aws import clients
 from tidings.aws.config import twin_keys
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
@@ -46,7 +47,6 @@ from tidings.core.model.pages import Page, encode
 from tidings.core.state.projector import Projector, RemovedParentsWriter, SumKeeper
 from tidings.core.state.removed_parents import RemovedParentsReader
 from tidings.core.state.tombstones import TombstoneStore
-from tidings.twin import dynamodb_local, store
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

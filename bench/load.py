@@ -23,10 +23,10 @@ from bench.loading import reporting, running
 from bench.loading.ledger import RATE, Place, Plan
 from bench.loading.running import Run, Unheard
 from bench.results import Section
+from tests.twin import Twin
 from tidings.client.address import socket_url
 from tidings.client.errors import ClientError
 from tidings.client.files import read_password
-from tidings.twin import Twin
 
 _BOTH = ("ws", "sse")
 _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)

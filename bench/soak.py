@@ -25,10 +25,10 @@ import click
 import uvloop
 
 from tests.proxy import Proxy
+from tests.twin import Twin
 from tidings.client import Fold
 from tidings.client.errors import ClientError
 from tidings.server.running import Server
-from tidings.twin import Twin
 
 from . import results
 from .loading import reporting, running

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bench.loading import machine
 from bench.results import Section
 from bench.workload import operations
+from tests.twin import Twin
 from tidings.aws.effects import now_ms
 from tidings.core.archive import segments
 from tidings.core.model import pages
@@ -26,7 +27,6 @@ from tidings.spark import register
 from tidings.spark.reader import TidingsSource
 from tidings.sync.feed import on_twin
 from tidings.sync.spark_session import DAEMON
-from tidings.twin import Twin
 
 _ARCHIVE_TARGET, _LOG_TARGET = 400_000, 50_000  # operations a second on two cores
 _COUNT = 1_000_000

@@ -23,10 +23,10 @@ from infra import cdk_cli
 from tests import descriptions, lanes
 from tests.hosts import NAMES
 from tests.scheduling import InGroups, in_order
+from tests.twin.dynamodb_local import CACHE
 from tests.unit.client import chromium
 from tests.unit.pipelines import installed
 from tidings.server import loop_guard
-from tidings.twin.dynamodb_local import CACHE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from tidings.server.sqlite.log import SqliteLog
 if TYPE_CHECKING:
     import pytest
 
-    from tidings.twin import Twin
+    from tests.twin import Twin
 
 NAMES = ("server", "twin")
 
@@ -25,7 +25,7 @@ NAMES = ("server", "twin")
 def host(name: str) -> type[Server]:
     if name == "server":
         return Server
-    from tidings.twin import Twin
+    from tests.twin import Twin
 
     return Twin
 
@@ -68,8 +68,8 @@ def coordinator(host: Server) -> str:
 
 
 def _raise_floor_of_twin(host: Server, feed: str, page: int) -> None:
+    from tests.twin import store
     from tidings.aws.dynamodb.log import DynamoDBLog
-    from tidings.twin import store
 
     client = store.tables_client(_twin(host).dynamodb_url)
     DynamoDBLog(client, store.table_name("log"), store.table_name("control")).raise_floor(
@@ -78,7 +78,7 @@ def _raise_floor_of_twin(host: Server, feed: str, page: int) -> None:
 
 
 def _twin(host: Server) -> Twin:
-    from tidings.twin import Twin
+    from tests.twin import Twin
 
     assert isinstance(host, Twin)
     return host

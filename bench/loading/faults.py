@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 
 from tests.proxy import Proxy
+from tests.twin import Twin
+from tests.twin.options import PREFIX
 from tidings.server.processes import TERMINATE_S
 from tidings.server.running import NotReady, Server
-from tidings.twin import Twin
-from tidings.twin.options import PREFIX
 
 from . import machine
 

@@ -19,7 +19,7 @@ from tests.contract.stores import (
     on_dynamodb,
     on_sqlite,
 )
-from tidings.twin import dynamodb_local as engine
+from tests.twin import dynamodb_local as engine
 
 # The contracts are not test files themselves; without this their failures show no values.
 for _module in ("races", "spill", "upstream"):

@@ -48,7 +48,6 @@ _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has f
 # These commands run elsewhere: they are this very run, or take an account or minutes.
 ELSEWHERE = {
     "make run": "tests/release/test_clone.py",
-    "make twin": "tests/unit/twin/test_twin.py",
     "pip install '.[serve]'": "tests/release/test_wheel.py",
     "pip install './dist/tidings-0.1.0-py3-none-any.whl[serve]'": "tests/release/test_wheel.py",
     "make test": "this run",

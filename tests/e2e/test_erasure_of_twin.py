@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from tests.compat.oplog.wire import until
+from tests.twin import Twin, store
 from tidings.aws.config import deployment
-from tidings.twin import Twin, store
 
 OPERATIONS, REQUEST = 1_000, 20
 MARKER = "the-secret"

@@ -13,10 +13,10 @@ import pytest
 import websockets.sync.client
 
 from tests.compat.oplog.wire import until
+from tests.twin import Twin, store
 from tidings.aws.config import deployment
 from tidings.client import publish_with
 from tidings.client.address import status_url
-from tidings.twin import Twin, store
 
 FEED, MARKER = "orders", "the-secret"
 START = "000000000000000001000000"

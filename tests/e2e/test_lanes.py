@@ -15,7 +15,7 @@ from tests.compat.oplog.wire import until
 from tests.conformance.listeners import ReceivedEvent, SocketListener
 from tests.e2e.consumers import Consumer
 from tests.hosts import set_lanes
-from tidings.twin import Twin
+from tests.twin import Twin
 
 CONSUMERS = 16
 LANES = (4, 2)  # one after the other, from one on

@@ -15,8 +15,8 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
 
+from tests.twin import Twin
 from tidings.http.openapi import document
-from tidings.twin import Twin
 
 pytestmark = pytest.mark.java
 

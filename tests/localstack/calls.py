@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import boto3
 
 from tests.localstack.stage import STAGE
+from tests.twin import http_gateway
+from tests.twin.http_gateway import HttpRequest, HttpResponse
 from tidings.core.model.operations import event_of, parse_line
 from tidings.sync.feed import DynamoDBFeed
-from tidings.twin import http_gateway
-from tidings.twin.http_gateway import HttpRequest, HttpResponse
 
 Found = TypeVar("Found")
 

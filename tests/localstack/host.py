@@ -20,8 +20,8 @@ from infra import BUILD, packing
 from infra.build_layers import PYTHON  # of LocalStack's image, too
 from infra.emulator import COMPILED, answers, clients_of, free_port, run_process
 from tests import runtime
-from tidings.twin import dynamodb_local
-from tidings.twin.dynamodb_local import NoMaven
+from tests.twin import dynamodb_local
+from tests.twin.dynamodb_local import NoMaven
 
 START_S = 180  # three seconds on an idle machine; the first start compiles its modules
 FOLDER = BUILD / "localstack"

@@ -32,8 +32,8 @@ from tests.planted.plants import (
     found_in,
     spellings,
 )
+from tests.twin import Twin
 from tidings.core.auth.keys import PresentedKey, parse
-from tidings.twin import Twin
 
 PATIENCE_S = 180.0
 OPERATION = {"event": "update", "type": "video", "id": "x", "data": "\0 is refused in names alone"}

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from tests.real_dumps.debian import CAT, ROOT, Synced, indexes, objects, text_of
-from tidings.twin import Twin
+from tests.twin import Twin
 
 FEED = "packages"
 SUITES = {"bookworm": "2026-07-11T10:16:37Z", "trixie": "2026-09-12T07:55:41Z"}

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.twin import Twin
 from tests.unit.sync import feeds
 from tests.unit.sync.conftest import feed, pytest_itemcollected
-from tidings.twin import Twin
 
 __all__ = ["feed", "pytest_itemcollected"]
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.consumers import Objects, replicate
+from tests.twin import Twin
 from tidings.sync.job import SUMMARY
-from tidings.twin import Twin
 
 ROOT = Path(__file__).parents[2]
 LISTS = Path("/var/lib/apt/lists")

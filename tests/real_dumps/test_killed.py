@@ -11,12 +11,12 @@ from click.testing import CliRunner
 from tests.compat.oplog.feed import Feed
 from tests.compat.oplog.wire import until
 from tests.real_dumps.test_terminal import COMMAND, PHASES, terminal
+from tests.twin import Twin
 from tests.unit.sync.feeds import log_operations
 from tests.unit.sync.lines import line, written
 from tests.unit.sync.test_raced import Steps, old, steps, sync
 from tidings.client.cli.main import main
 from tidings.sync.feed import on_twin
-from tidings.twin import Twin
 
 __all__ = ["steps"]
 OBJECTS = 4_000  # four pages, a fifth of a second each

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from tests.real_dumps.debian import Synced, dumped, indexes, objects, text_of
+from tests.twin import Twin
 from tidings.client.cli.main import main
-from tidings.twin import Twin
 
 ONE_IN = 40  # names: of Debian's main section, some 1,500
 _DAYS = [f"2026-11-{day}T00:00:00Z" for day in (20, 21, 22)]

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from tests.compat.oplog.feed import Feed, op
 from tests.compat.oplog.wire import until
+from tests.twin import Twin, store
 from tests.unit.admin.cloudformation import describing
 from tests.unit.sync.engines import synced_by_both
 from tests.unit.sync.feeds import at, log_operations
@@ -22,7 +23,6 @@ from tidings.client.cli.main import main
 from tidings.client.poster import Poster
 from tidings.core import limits
 from tidings.core.model.operations import Operation
-from tidings.twin import Twin, store
 
 
 @dataclass(frozen=True)

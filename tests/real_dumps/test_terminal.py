@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.twin import Twin
 from tests.unit.admin.cloudformation import describing
 from tests.unit.sync.feeds import FEEDS, log_operations
 from tests.unit.sync.lines import line, written
 from tidings.client.cli.main import main
-from tidings.twin import Twin
 
 COMMAND = [sys.executable, "-m", "tidings.client.cli.main", "sync"]
 PHASES = [

@@ -15,12 +15,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from infra import FUNCTIONS, ROOT, SOURCE, build_release
+from infra import ROOT, SOURCE, build_release
 from tidings.core.version import VERSION
 from tidings.http.endpoints.status import CLIENT
 
 PACKAGES = {
-    *("core", "http", "assembly", "aws", "client", "agent", "twin", "admin"),
+    *("core", "http", "assembly", "aws", "client", "agent", "admin"),
     *("sync", "pipelines", "lake", "lineage", "spark", "server"),
 }
 READY_S = 180.0
@@ -73,17 +73,13 @@ def test_it_holds_every_module(names: set[str]) -> None:
     assert [name for name in names if name.endswith(".pyc")] == []
 
 
-def test_it_holds_what_the_twin_runs_and_shows(names: set[str]) -> None:
-    """Every handler, file of the page and of its client, and how the engine is fetched."""
-    packed = "tidings/twin/packed"
-    handlers = {path.relative_to(FUNCTIONS).as_posix() for path in FUNCTIONS.glob("*/handler.py")}
+def test_it_holds_what_a_server_shows(names: set[str]) -> None:
+    """Every file of the page and of its client."""
     page = {path.name for path in (ROOT / "console").iterdir() if path.is_file()}
 
     client = {path.name for path in (ROOT / CLIENT).iterdir()}
-    assert {f"{packed}/functions/{each}" for each in handlers} <= names
     assert {f"tidings/server/packed/{CLIENT}/{each}" for each in client} <= names
     assert {f"tidings/server/packed/console/{each}" for each in page} <= names
-    assert "tidings/twin/dynamodb-local.pom.xml" in names
 
 
 def test_it_holds_nothing_else(names: set[str]) -> None:
@@ -95,7 +91,7 @@ def test_it_holds_nothing_else(names: set[str]) -> None:
 
 
 def test_a_client_asks_for_little(wheel: Path) -> None:
-    """Four packages; boto3, Spark and the twin's needs come with an extra, the CDK with none."""
+    """Four packages; boto3, Spark and the server's needs come with an extra, the CDK with none."""
     metadata = email.message_from_bytes(
         zipfile.ZipFile(wheel).read(f"tidings-{VERSION}.dist-info/METADATA")
     )
@@ -103,7 +99,7 @@ def test_a_client_asks_for_little(wheel: Path) -> None:
     always = {re.split(r"[^\w-]", each)[0] for each in wanted if "extra ==" not in each}
 
     assert always == {"click", "httpx", "rich", "websockets"}
-    assert {"agent", "aws", "local", "pipeline", "spark"} <= set(
+    assert {"agent", "aws", "serve", "pipeline", "spark"} <= set(
         metadata.get_all("Provides-Extra") or []
     )
 
@@ -156,27 +152,24 @@ def test_commands_need_no_checkout(python: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def twin(python: Path, tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`tidings local --demo` of the wheel, in an empty folder: its address, and its process."""
-    command = [str(python), "-m", "tidings.twin", "--demo", "--port", "0"]
+def server(python: Path, tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """`tidings serve --demo` of the wheel, in an empty folder: its address, and its process."""
+    command = [str(python), "-m", "tidings", "serve", "--demo", "--port", "0", "--data", "data"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
-            assert line.startswith("tidings local ready "), line
+            assert line.startswith("tidings serve ready "), line
             yield line.split()[3], process
         finally:
             process.kill()
 
 
-@pytest.mark.java
-def test_the_twin_needs_no_checkout(
-    twin: tuple[str, subprocess.Popen[str]], python: Path, tmp_path: Path
+def test_a_server_needs_no_checkout(
+    server: tuple[str, subprocess.Popen[str]], python: Path, tmp_path: Path
 ) -> None:
-    """`tidings tail` receives its demo, its page is there, and Ctrl-C ends it with 0. A twin: only
-    it runs the handlers that are packed into the wheel.
-    """
-    url, process = twin
+    """`tidings tail` receives its demo, its page is there, and Ctrl-C ends it with 0."""
+    url, process = server
     tail = [
         str(python),
         "-m",
@@ -198,4 +191,4 @@ def test_the_twin_needs_no_checkout(
     assert heard.stdout.count("video/") == 3
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert process.wait(READY_S) == 0
-    assert list(tmp_path.iterdir()) == []
+    assert [each.name for each in tmp_path.iterdir()] == ["data"]

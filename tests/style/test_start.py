@@ -14,7 +14,7 @@ from bench.start import RUN, STARTS, environment
 BUDGET = Path(__file__).parent / "imports.txt"
 # Servers, AWS and Spark, which take a second; the one module is about the streams of a process.
 HEAVY = {"boto3", "botocore", "pyspark", "pyarrow", "uvicorn", "msgspec"}
-FORBIDDEN = ("tidings.aws", "tidings.server", "tidings.spark", "tidings.twin", "tidings.lake")
+FORBIDDEN = ("tidings.aws", "tidings.server", "tidings.spark", "tidings.lake")
 ALLOWED = {"tidings.server", "tidings.server.output"}
 PROGRAM = """
 import atexit, sys

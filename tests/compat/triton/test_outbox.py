@@ -14,8 +14,8 @@ import pytest
 
 from tests.compat.oplog.wire import until
 from tests.compat.triton.wire import ChangeFeed, item, v1
+from tests.twin import Twin
 from tidings.client import publish_with
-from tidings.twin import Twin
 
 OUTBOX = "tidings-local-outbox"
 

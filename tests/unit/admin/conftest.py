@@ -14,8 +14,8 @@ import pytest
 from bench.loading import machine
 from tests.compat.oplog.feed import Feed, ask
 from tests.compat.oplog.wire import until
-from tidings.twin import Twin
-from tidings.twin.options import PREFIX
+from tests.twin import Twin
+from tests.twin.options import PREFIX
 
 LISTENERS = 3
 DESERTED = "deserted"

@@ -16,13 +16,13 @@ from click.testing import CliRunner, Result
 
 from tests.compat.oplog.feed import Feed, op
 from tests.compat.oplog.wire import until
+from tests.twin import Twin
 from tidings.admin.state_target import find
 from tidings.client.cli.main import main
 from tidings.core.archive.segments import decode, encode, keep_entries
 from tidings.core.model.cursors import START
 from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
-from tidings.twin import Twin
 
 FEED = "main"
 SWEPT_S = 90  # the twin's schedule runs each minute, as the deployed one

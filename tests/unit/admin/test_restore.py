@@ -23,11 +23,11 @@ from mypy_boto3_dynamodb import DynamoDBClient
 from tests.compat.oplog.feed import Feed, op
 from tests.conformance.listeners import ReceivedEvent, SseListener
 from tests.e2e.consumers import BEFORE_THE_FIRST, Objects
+from tests.twin import Twin, dynamodb_local
+from tests.twin.store import create_tables, table_name, tables_client
 from tidings.admin.archive_command import page_of
 from tidings.client.cli.main import main
 from tidings.client.reconnect import follow
-from tidings.twin import Twin, dynamodb_local
-from tidings.twin.store import create_tables, table_name, tables_client
 
 pytestmark = pytest.mark.java
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.compat.oplog.wire import until
 from tests.conformance.listeners import SocketListener, SseListener
-from tidings.twin import Twin
+from tests.twin import Twin
 
 pytestmark = pytest.mark.java
 STEPS = ["ingest", "push", "state"]

@@ -21,6 +21,7 @@ from click.testing import CliRunner, Result
 from tests.compat.oplog.feed import Feed, op
 from tests.compat.oplog.wire import until
 from tests.contract.spill import SpillContract
+from tests.twin import Twin
 from tests.unit.client.command import TIDINGS
 from tidings.admin.state_target import StateTarget, find
 from tidings.admin.verify_command import FileSpill
@@ -28,7 +29,6 @@ from tidings.aws.dynamodb.state import encode_row
 from tidings.client.cli.main import main
 from tidings.core import limits
 from tidings.core.state.rows import Difference, Kind, Row
-from tidings.twin import Twin
 
 
 class TestFileSpill(SpillContract):

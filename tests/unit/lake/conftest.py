@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import spark_session
+from tests.twin import Twin
 from tests.unit.lake.parts import Scene
 from tests.unit.sync.conftest import pytest_itemcollected
-from tidings.twin import Twin
 
 __all__ = ["pytest_itemcollected"]
 

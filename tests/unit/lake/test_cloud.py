@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.compat.oplog.wire import until
+from tests.twin import Twin, store
 from tests.unit.lake.parts import Scene
 from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.client import NamedConsumers, Poster
@@ -22,7 +23,6 @@ from tidings.core.model.pages import Page
 from tidings.lake import emr, status
 from tidings.lake.warehouse import kind_of, table_names
 from tidings.sync.feed import on_twin
-from tidings.twin import Twin, store
 
 
 def test_one_run_does_every_feed(

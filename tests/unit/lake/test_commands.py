@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.compat.oplog.wire import until
+from tests.twin import Twin
 from tests.unit.core.scene import line
 from tests.unit.lake.parts import Scene, fold, kept
 from tests.unit.spark.feeds import fill
@@ -31,7 +32,6 @@ from tidings.lake.status import size_of
 from tidings.lake.warehouse import NoIceberg, Warehouse, in_folder
 from tidings.server.running import Server
 from tidings.sync import spark_session
-from tidings.twin import Twin
 
 PARTS = 6  # which become one
 STUCK = """\

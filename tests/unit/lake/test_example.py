@@ -6,12 +6,12 @@ import json
 
 from click.testing import CliRunner
 
+from tests.twin import Twin
 from tests.unit.lake.parts import Scene
 from tidings.client import NamedConsumers, Poster
 from tidings.client.cli.main import main
 from tidings.core.archive import segments
 from tidings.sync.feed import on_twin
-from tidings.twin import Twin
 
 CLOSED, ACTIVE = "AABBAABBCACBAACBA", "AABBAABBCAC"  # messages 0 to 16 and 17 to 27, by their key
 OFFSETS = {"A": 26, "B": 23, "C": 27}  # of c0, by key: all but 24 is acknowledged

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import functions as F
 
+from tests.twin import Twin
 from tests.unit.core.scene import NOW, line
 from tests.unit.lake import readers
 from tests.unit.lake.parts import Scene, fold, kept
@@ -19,7 +20,6 @@ from tidings.lake.follow import Source
 from tidings.lake.tables import Table
 from tidings.lake.warehouse import Raced, Stopped
 from tidings.sync.feed import on_twin
-from tidings.twin import Twin
 
 _MOMENT = "yyyy-MM-dd HH:mm:ss.SSS"
 VIDEO = '{"video": {"n": "bigint"}}'

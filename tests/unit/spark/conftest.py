@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.twin import Twin
 from tests.unit.spark.feeds import FEEDS, UNUSED
 from tests.unit.sync.conftest import pytest_itemcollected
 from tidings.spark import register
-from tidings.twin import Twin
 
 __all__ = ["pytest_itemcollected"]
 

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
 from tests.compat.oplog.wire import until
+from tests.twin import Twin
 from tidings.aws.archives import open_archive
 from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.client.address import status_url
@@ -20,7 +21,6 @@ from tidings.core.followers.follower import STATE
 from tidings.core.settings.profiles import ProfileStore
 from tidings.spark.reader import TidingsSource
 from tidings.sync.feed import DynamoDBFeed, on_twin
-from tidings.twin import Twin
 
 FEEDS = [f"f{number:02}" for number in range(80)]
 UNUSED = iter(FEEDS)

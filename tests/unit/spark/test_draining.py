@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tests.twin import Twin
 from tests.unit.spark import feeds
 from tests.unit.spark.feeds import tables
 from tidings.spark import drain, lag
-from tidings.twin import Twin
 
 
 def test_a_stream_is_drained(spark: SparkSession, twin: Twin, feed: str, tmp_path: Path) -> None:

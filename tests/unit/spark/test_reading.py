@@ -10,13 +10,13 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tests.twin import Twin
 from tests.unit.spark import feeds
 from tests.unit.spark.feeds import http, read, rows_of, tables
 from tidings.client.poster import Poster
 from tidings.spark import latest, register
 from tidings.spark.options import Gone, WrongOption
 from tidings.sync.feed import on_twin
-from tidings.twin import Twin
 
 WAYS = [http, tables]
 

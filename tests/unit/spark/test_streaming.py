@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.compat.oplog.wire import until
+from tests.twin import Twin
 from tests.unit.spark import feeds
 from tests.unit.spark.feeds import tables
 from tests.unit.spark.test_reading import WAYS, folded, of_feed
@@ -14,7 +15,6 @@ from tidings.core.model.cursors import Place
 from tidings.spark.options import Gone, WrongOption
 from tidings.spark.reader import StreamReader, TidingsSource
 from tidings.sync.feed import on_twin
-from tidings.twin import Twin
 
 Rows = list[dict[str, Any]]
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from tests.twin import Twin
 from tests.unit.spark import feeds
 from tests.unit.spark.feeds import http
 from tests.unit.spark.test_reading import of_feed
@@ -22,7 +23,6 @@ from tidings.core.model import timestamps
 from tidings.spark import options
 from tidings.spark.options import NotAppended, WrongColumn, WrongOption
 from tidings.spark.sink import StreamWriter, Writer, check_schema, pages
-from tidings.twin import Twin
 
 NAMES = ["event", "type", "id", "data"]
 SCHEMA = StructType([StructField(name, StringType()) for name in NAMES])

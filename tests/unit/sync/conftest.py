@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.twin import Twin
 from tests.unit.sync import feeds
 from tidings.sync import sail
-from tidings.twin import Twin
 
 
 def pytest_itemcollected(item: pytest.Function) -> None:

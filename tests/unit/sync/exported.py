@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from moto import mock_aws
 
-from tidings.twin import Twin, store
+from tests.twin import Twin, store
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
+from tests.twin import Twin, store
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.core.model.operations import Operation, event_of, parse_line
 from tidings.core.model.pages import Page
-from tidings.twin import Twin, store
 
 FEEDS = [f"f{number}" for number in range(40)]
 UNUSED = iter(FEEDS)

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.compat.oplog.feed import Feed, op
+from tests.twin import Twin
 from tests.unit.sync import exported
 from tests.unit.sync.feeds import at
 from tests.unit.sync.lines import line, written
@@ -19,7 +20,6 @@ from tidings.core.sync.corrections import Correction, read
 from tidings.sync import feed as sync_feed
 from tidings.sync import stage as emr
 from tidings.sync.state import Exported
-from tidings.twin import Twin
 
 TABLES = [f"--{name}-table=tidings-local-{name}" for name in ("log", "state", "control")]
 

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.compat.oplog.feed import Feed, op
+from tests.twin import Twin
 from tests.unit.sync.feeds import at
 from tests.unit.sync.lines import line, written
 from tidings.client.cli.main import main
 from tidings.sync.cli import Phases
-from tidings.twin import Twin
 
 
 class Steps:

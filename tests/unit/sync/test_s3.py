@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.twin import Twin
 from tests.unit.sync.buckets import holding
 from tests.unit.sync.feeds import log_operations, moments
 from tests.unit.sync.lines import line
 from tidings.client.cli.main import main
 from tidings.sync import files
-from tidings.twin import Twin
 
 
 def keys(address: str) -> list[str]:

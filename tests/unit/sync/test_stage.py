@@ -16,12 +16,12 @@ from tests.functions.cloud import restart
 from tests.sync_machine.emr import runs_jobs
 from tests.sync_machine.machine import BUCKET, ENVIRONMENT, Machine, machine
 from tests.sync_machine.test_machine import say
+from tests.twin import Twin, store
 from tests.unit.sync import feeds
 from tests.unit.sync.local_job import LocalJob
 from tidings.aws.config import deployment, stages
 from tidings.core.errors import Unavailable
 from tidings.sync import stage as emr
-from tidings.twin import Twin, store
 
 OLD, DUMPED, NEW = (f"2026-0{month}-01T00:00:00Z" for month in (1, 2, 3))
 KEPT = [f"k{number}" for number in range(20)]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.twin import Twin
 from tidings.aws.config.deployment import FUNCTIONS
-from tidings.twin import Twin
 
 SCENARIO_S = 20.0
 _HANDLERS = Path(__file__).parent / "functions"

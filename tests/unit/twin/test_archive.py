@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.twin import environment
+from tests.twin.options import Options
 from tidings.aws.config.deployment import FUNCTIONS
-from tidings.twin import environment
-from tidings.twin.options import Options
 
 
 def archive_address(options: Options) -> str | None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.compat.oplog.feed import Feed, op
+from tests.twin import Twin
 from tests.unit.client import chromium
-from tidings.twin import Twin
 
 pytestmark = [pytest.mark.browser, pytest.mark.java]
 

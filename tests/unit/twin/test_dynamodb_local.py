@@ -9,10 +9,10 @@ from pathlib import Path
 import boto3
 import pytest
 
+from tests.twin import dynamodb_local, store
+from tests.twin.dynamodb_local import KEY_FILE, WrongSum
 from tidings.aws.config import twin_keys
 from tidings.aws.config.deployment import TABLES
-from tidings.twin import dynamodb_local, store
-from tidings.twin.dynamodb_local import KEY_FILE, WrongSum
 
 
 @pytest.fixture

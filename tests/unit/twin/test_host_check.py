@@ -11,14 +11,14 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from infra import ROOT
+from tests.twin import environment, twin
+from tests.twin.http_gateway import HttpGateway
+from tests.twin.options import Options
+from tests.twin.runtime_api import Answer
+from tests.twin.socket_gateway import SocketGateway
 from tidings.aws.config import deployment
 from tidings.server import processes
 from tidings.server.http_server import HostCheck
-from tidings.twin import environment, twin
-from tidings.twin.http_gateway import HttpGateway
-from tidings.twin.options import Options
-from tidings.twin.runtime_api import Answer
-from tidings.twin.socket_gateway import SocketGateway
 
 PAGE = "https://page.example"
 WHO: Mapping[str, tuple[Mapping[str, str], int]] = {

@@ -12,12 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.twin.http_gateway import HttpGateway
+from tests.twin.runtime_api import Answer, failure
 from tidings.aws.config import deployment
 from tidings.core import limits
 from tidings.http.asgi import BODY_BYTES_MAX
 from tidings.http.endpoints.status import CLIENT
-from tidings.twin.http_gateway import HttpGateway
-from tidings.twin.runtime_api import Answer, failure
 
 
 class Api:

@@ -13,9 +13,9 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from tidings.twin import runtime_api
-from tidings.twin.internal_apis import ASYNC_BYTES_MAX, InternalApis, LambdaApi
-from tidings.twin.runtime_api import Answer, failure
+from tests.twin import runtime_api
+from tests.twin.internal_apis import ASYNC_BYTES_MAX, InternalApis, LambdaApi
+from tests.twin.runtime_api import Answer, failure
 
 PREFIX = "tidings-local-"
 

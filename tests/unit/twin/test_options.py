@@ -12,13 +12,13 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.twin import Twin, environment, store, workers
+from tests.twin.options import NoFunctions, Options, find_functions
+from tests.twin.runtime_api import Answer
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.replication.source import FallOff, Role
 from tidings.server import feed_options
 from tidings.server.processes import PACKED, Problem
-from tidings.twin import Twin, environment, store, workers
-from tidings.twin.options import NoFunctions, Options, find_functions
-from tidings.twin.runtime_api import Answer
 
 ROOT = Path(__file__).parents[3]
 

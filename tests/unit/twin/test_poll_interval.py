@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tidings.twin import clock
-from tidings.twin.clock import PollInterval
+from tests.twin import clock
+from tests.twin.clock import PollInterval
 
 LONG_S = 30.0
 

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
+from tests.twin import workers
+from tests.twin.runtime_api import Answer, failure
 from tidings.aws.config.deployment import Schedule
-from tidings.twin import workers
-from tidings.twin.runtime_api import Answer, failure
 
 
 def test_a_schedule_invokes_after_each_interval_whatever_the_answer() -> None:

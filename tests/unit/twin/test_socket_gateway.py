@@ -15,14 +15,14 @@ from botocore.exceptions import ClientError
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from tests.twin import clock, twin
+from tests.twin.http_gateway import HttpGateway
+from tests.twin.internal_apis import ConnectionsApi, InternalApis
+from tests.twin.runtime_api import Answer, failure
+from tests.twin.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
 from tidings.aws.config import deployment
 from tidings.server import processes
 from tidings.server.http_server import HostCheck
-from tidings.twin import clock, twin
-from tidings.twin.http_gateway import HttpGateway
-from tidings.twin.internal_apis import ConnectionsApi, InternalApis
-from tidings.twin.runtime_api import Answer, failure
-from tidings.twin.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
 
 PATIENCE_S = 180.0
 

@@ -16,12 +16,10 @@ from typing import Any
 
 import pytest
 
-from tidings.aws.config.deployment import StreamSource
-from tidings.server.processes import free_port
-from tidings.twin import dynamodb_local, store, streams
-from tidings.twin.clock import PollInterval
-from tidings.twin.runtime_api import Answer, failure
-from tidings.twin.streams import (
+from tests.twin import dynamodb_local, store, streams
+from tests.twin.clock import PollInterval
+from tests.twin.runtime_api import Answer, failure
+from tests.twin.streams import (
     Batch,
     DiscardReason,
     NotRead,
@@ -33,6 +31,8 @@ from tidings.twin.streams import (
     StreamReader,
     ready_shards,
 )
+from tidings.aws.config.deployment import StreamSource
+from tidings.server.processes import free_port
 
 
 def records(*sequences: str, created_ms: int = 0) -> tuple[Record, ...]:

@@ -17,10 +17,10 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
+from tests.twin import Twin, store
 from tidings.aws.config import deployment, settings
 from tidings.server import processes
 from tidings.server.running import NotReady
-from tidings.twin import Twin, store
 
 
 def until(condition: Callable[[], Any], timeout_s: float = 60) -> Any:
@@ -171,7 +171,7 @@ def test_a_busy_port_is_one_sentence() -> None:
     """Exit code 1, and no traceback."""
     with closing(*processes.listen("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "tidings.twin", "--port", str(port)]
+        command = [sys.executable, "-m", "tests.twin", "--port", str(port)]
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert result.returncode == 1
@@ -194,7 +194,7 @@ def test_a_busy_port_is_one_sentence() -> None:
 )
 def test_a_wrong_option_is_one_sentence(options: list[str], sentence: str) -> None:
     """It is printed before anything is started."""
-    command = [sys.executable, "-m", "tidings.twin", "--port", "0", *options]
+    command = [sys.executable, "-m", "tests.twin", "--port", "0", *options]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert result.returncode == 1
@@ -207,7 +207,7 @@ def test_a_missing_tool_is_one_sentence(tool: str, name: str, tmp_path: Path) ->
     """It names what to install and the way around it."""
     program = (
         "import asyncio, pathlib; from tidings.server import processes\n"
-        "from tidings.twin import dynamodb_local as d\n"
+        "from tests.twin import dynamodb_local as d\n"
         "p = pathlib.Path\n"
         "work = d.start(port=0, data=None, log=p('log')) if %r == 'java'"
         " else d.fetch(p('log'), p('cache'))\n"

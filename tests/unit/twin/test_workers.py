@@ -12,8 +12,8 @@ from typing import Any, BinaryIO, cast
 
 import pytest
 
-from tidings.twin.runtime_api import RESPONSE_BYTES_MAX, Answer
-from tidings.twin.workers import Pool, Program, StreamFunction
+from tests.twin.runtime_api import RESPONSE_BYTES_MAX, Answer
+from tests.twin.workers import Pool, Program, StreamFunction
 
 HANDLER = """
 import os, sys, time, urllib.error, urllib.request

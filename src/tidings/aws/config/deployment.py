@@ -1,6 +1,6 @@
 """The resources of a stage, as data: tables, functions, event sources and schedules.
 
-`infra/` translates these resources to CloudFormation, and `tidings.twin` runs them on one machine.
+`infra/` translates these resources to CloudFormation, and `tests/twin` runs them on one machine.
 Both read the resources only from this module, so that a stage and a twin cannot diverge.
 """
 

@@ -40,7 +40,6 @@ PACKAGES = {  # for each extra, the packages that its commands need
     "agent": ("httptools", "uvicorn"),
     "aws": ("boto3",),
     "flow": ("psycopg", "pyarrow"),
-    "local": ("awslambdaric", "boto3", "h11", "uvicorn"),
     "sail": ("boto3", "pyspark"),  # or the extra `pipeline`, which needs Java
     "spark": ("boto3", "pyarrow", "pyspark"),
     "serve": ("bcrypt", "httptools", "urllib3", "uvicorn", "uvloop", "yaml"),
@@ -86,7 +85,6 @@ tables     client.cli.main       -     Store a feed as Iceberg tables, and query
 agent      agent.command         agent Store a producer's operations on disk and post them.
 serve      server.command        serve Serve feeds from this process, stored in one file.
 backup     server.command        serve Copy the feeds of a server to a file.
-local      twin.command          local Run the functions of a stage on this machine.
 feed       admin.feed_command    -     Show and change the settings and passwords of a feed.
 stages     admin.stages_command  aws   List the addresses and credentials of an account's stages, and overdue rotations.
 doctor     admin.doctor_command  aws   Check whether the deploy of a stage would succeed in an account.

@@ -26,7 +26,6 @@ OPERATIONS = [{"event": "insert", "type": "video", "id": each} for each in ("a",
 # Options for commands that would otherwise not end, or end before they print anything.
 OPTIONS: dict[str, Sequence[str]] = {
     "agent": ("--queue-dir", "FILE"),
-    "local": ("--port", "0x"),
     "serve": ("--data", "FILE"),
     "tail": ("--from", "0", "--count", "3"),
 }

@@ -15,7 +15,6 @@ WITHOUT_JSON = {
     "completion": "prints a script of the shell",
     "agent": "prints one line when it is ready",
     "backup": "prints nothing",
-    "local": "prints one line when it is ready",
     "serve": "prints one line when it is ready",
 }
 # Commands with --url and without --timeout, each with the reason.

@@ -67,10 +67,10 @@ def test_help_imports_no_transport() -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["--port", "1", "what"]])
 def test_a_missing_extra(arguments: Sequence[str]) -> None:
-    """`tidings local` without its packages: one sentence says what to install; exit code 1."""
+    """`tidings serve` without its packages: one sentence says what to install; exit code 1."""
     code = (
         "import sys; from tidings.client.cli import main as cli\n"
-        f"cli.PACKAGES['local'] = ('no_such_package',); cli.main(['local', *{arguments!r}])"
+        f"cli.PACKAGES['serve'] = ('no_such_package',); cli.main(['serve', *{arguments!r}])"
     )
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
@@ -79,8 +79,8 @@ def test_a_missing_extra(arguments: Sequence[str]) -> None:
     assert found.returncode == 1
     assert found.stdout == ""
     assert found.stderr == (
-        "Error: `tidings local` needs no_such_package, not installed here;"
-        " install the extra in a checkout of Tidings: pip install '.[local]'\n"
+        "Error: `tidings serve` needs no_such_package, not installed here;"
+        " install the extra in a checkout of Tidings: pip install '.[serve]'\n"
     )
 
 

@@ -29,7 +29,7 @@ class Twin(Server):
     """
 
     command = "local"
-    module = "tidings.twin"
+    module = "tests.twin"
 
     def __init__(self, *arguments: str, data: Path | None = None) -> None:
         super().__init__(*arguments, data=data)

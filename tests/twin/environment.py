@@ -11,15 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidings.aws.config import deployment, settings, twin_keys
-from tidings.core import errors
-from tidings.core.model.feeds import check_known
-from tidings.http.settings import NO_ORIGINS, MissingSetting, WrongSetting
-from tidings.server import feed_options
-from tidings.server.http_server import HostCheck
-from tidings.server.processes import Problem
-from tidings.twin import store
-from tidings.twin.options import (
+from tests.twin import store
+from tests.twin.options import (
     ACCOUNT,
     PREFIX,
     REGION,
@@ -29,7 +22,14 @@ from tidings.twin.options import (
     find_functions,
     table_producers,
 )
-from tidings.twin.workers import Program
+from tests.twin.workers import Program
+from tidings.aws.config import deployment, settings, twin_keys
+from tidings.core import errors
+from tidings.core.model.feeds import check_known
+from tidings.http.settings import NO_ORIGINS, MissingSetting, WrongSetting
+from tidings.server import feed_options
+from tidings.server.http_server import HostCheck
+from tidings.server.processes import Problem
 
 HANDLER = "handler.py"
 

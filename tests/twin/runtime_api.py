@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import unquote
 
-from tidings.twin import clock
-from tidings.twin.runtime_client import basic
+from tests.twin import clock
+from tests.twin.runtime_client import basic
 
 # Far above Lambda's 6 MB, so that a large body is rejected by the emulated limit of Lambda, and not
 # by this server.

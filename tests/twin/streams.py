@@ -32,17 +32,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from botocore.exceptions import (  # noqa: TID251 the twin acts as AWS itself
+from botocore.exceptions import (
     BotoCoreError,
     ClientError,
 )
 
+from tests.twin import clock
+from tests.twin.clock import PollInterval
+from tests.twin.options import REGION
+from tests.twin.runtime_api import Answer
 from tidings.aws.config import twin_keys
 from tidings.aws.config.deployment import StreamSource
-from tidings.twin import clock
-from tidings.twin.clock import PollInterval
-from tidings.twin.options import REGION
-from tidings.twin.runtime_api import Answer
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient

@@ -1,8 +1,8 @@
-"""`python -m tidings.twin` is `tidings local`."""
+"""`python -m tests.twin` is `tidings local`."""
 
 from __future__ import annotations
 
-from tidings.twin.command import local
+from tests.twin.command import local
 
 if __name__ == "__main__":
     local(prog_name="tidings local")

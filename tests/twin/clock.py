@@ -31,7 +31,7 @@ def access_time(ms: int) -> str:
 
 
 def new_uuid() -> str:
-    return str(uuid.uuid4())  # noqa: TID251 (real randomness, as in tidings.aws)
+    return str(uuid.uuid4())
 
 
 def new_token(size_bytes: int) -> bytes:

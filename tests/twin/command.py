@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
+from tests.twin.options import Options
 from tidings.server.command import host_options, pairs, run
 from tidings.server.output import unblock
 from tidings.server.processes import Problem
-from tidings.twin.options import Options
 
 STOP_S = 60.0  # the longest time from a signal to the end, in which DynamoDB Local is also stopped
 
@@ -61,7 +61,7 @@ def local(settings: tuple[str, ...], **options: object) -> None:
       1  the twin could not start, or its DynamoDB ended; one sentence says why
       2  usage
     """
-    from tidings.twin import twin  # help texts do not need its packages
+    from tests.twin import twin  # help texts do not need its packages
 
     unblock("stdout", "stderr", waits=False)
     try:

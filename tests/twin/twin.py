@@ -22,6 +22,16 @@ from collections.abc import (
 from pathlib import Path
 from typing import IO
 
+from tests.twin import dynamodb_local, environment, http_gateway, store, streams, workers
+from tests.twin.clock import PollInterval
+from tests.twin.dynamodb_local import EngineFailed
+from tests.twin.environment import Endpoints
+from tests.twin.http_gateway import HttpGateway
+from tests.twin.internal_apis import ConnectionsApi, InternalApis, LambdaApi
+from tests.twin.options import Options, table_producers
+from tests.twin.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
+from tests.twin.streams import GiveUp, StreamPoller
+from tests.twin.workers import WORKERS_MAX, Functions, Pool, Program, StreamFunction
 from tidings.aws.config import deployment
 from tidings.aws.config.deployment import StreamSource
 from tidings.aws.dynamodb.records import DynamoDBRecords
@@ -33,16 +43,6 @@ from tidings.server import feed_options, http_server, processes
 from tidings.server.http_server import HostCheck, KnownProxies
 from tidings.server.processes import Problem
 from tidings.server.sockets import PATH, refuse
-from tidings.twin import dynamodb_local, environment, http_gateway, store, streams, workers
-from tidings.twin.clock import PollInterval
-from tidings.twin.dynamodb_local import EngineFailed
-from tidings.twin.environment import Endpoints
-from tidings.twin.http_gateway import HttpGateway
-from tidings.twin.internal_apis import ConnectionsApi, InternalApis, LambdaApi
-from tidings.twin.options import Options, table_producers
-from tidings.twin.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
-from tidings.twin.streams import GiveUp, StreamPoller
-from tidings.twin.workers import WORKERS_MAX, Functions, Pool, Program, StreamFunction
 
 TAIL_EVERY_S = 0.2  # the longest delay of a log line on the terminal with --verbose
 

@@ -8,21 +8,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import boto3  # noqa: TID251 the twin creates tables and reads streams, as AWS itself does
-from botocore.config import Config  # noqa: TID251 the twin acts as AWS itself
-from botocore.exceptions import (  # noqa: TID251 the twin acts as AWS itself
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     EndpointConnectionError,
 )
 
+from tests.twin.options import PREFIX
 from tidings.aws.config import deployment, twin_keys
 from tidings.aws.config.deployment import COORDINATION_TABLE
 from tidings.aws.config.settings import CoordinatorUrl
 from tidings.aws.dynamodb import served
 from tidings.aws.dynamodb.relays import DynamoDBRelays
 from tidings.core.replication.source import addresses
-from tidings.twin.options import PREFIX
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

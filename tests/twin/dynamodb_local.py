@@ -138,7 +138,7 @@ def check_sums(jars: Path) -> None:
     Raises:
         WrongSum: the message names the first file that differs.
     """
-    sums = resources.files("tidings.twin").joinpath(_SUMS).read_text().split()
+    sums = resources.files("tests.twin").joinpath(_SUMS).read_text().split()
     wanted = dict(zip(sums[1::2], sums[::2], strict=True))
     actual = {path.name: _sum(path) for path in jars.iterdir()}
     for name in sorted({*wanted, *actual}):
@@ -153,7 +153,7 @@ def _sum(path: Path) -> str:
 
 async def _copy_dependencies(maven: str, folder: Path, jars: Path, log: Path) -> None:
     pom = folder / "pom.xml"
-    pom.write_bytes(resources.files("tidings.twin").joinpath(_POM).read_bytes())
+    pom.write_bytes(resources.files("tests.twin").joinpath(_POM).read_bytes())
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
     with log.open("ab") as output:
         child = await processes.start([maven, "-q", "-B", "-f", str(pom), *goal], output=output)

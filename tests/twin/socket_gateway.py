@@ -14,12 +14,12 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl
 
+from tests.twin import clock, http_gateway
+from tests.twin.options import STAGE
+from tests.twin.runtime_api import Invoke
 from tidings.aws.config.deployment import SocketRoute
 from tidings.http.asgi import Message, Receive, Send
 from tidings.server.sockets import CLOSE_S, GOING_AWAY, LISTENERS, PATH, UNSUPPORTED, refuse
-from tidings.twin import clock, http_gateway
-from tidings.twin.options import STAGE
-from tidings.twin.runtime_api import Invoke
 
 API_ID = "localws"
 CONNECT, DEFAULT, DISCONNECT = "$connect", "$default", "$disconnect"

@@ -26,14 +26,14 @@ from typing import IO
 
 import httpx
 
+from tests.twin import clock, http_gateway, runtime_client
+from tests.twin.http_gateway import HttpResponse
+from tests.twin.options import ACCOUNT, PREFIX, REGION
+from tests.twin.runtime_api import Answer, Invocation, Invoke, LoopbackServer, RuntimeApi, failure
 from tidings.aws.config.deployment import Schedule
 from tidings.core.replication.relay import RELAY
 from tidings.http.asgi import Message, Receive, Send, wait_for_disconnect
 from tidings.server import processes
-from tidings.twin import clock, http_gateway, runtime_client
-from tidings.twin.http_gateway import HttpResponse
-from tidings.twin.options import ACCOUNT, PREFIX, REGION
-from tidings.twin.runtime_api import Answer, Invocation, Invoke, LoopbackServer, RuntimeApi, failure
 
 WORKERS_MAX = 2  # workers per function; enough to reveal races, and few enough for a laptop
 INIT_S = 10.0  # Lambda's limit for importing the handler; the invocation has a limit of its own

@@ -42,4 +42,4 @@ class Client(LambdaRuntimeClient):  # type: ignore[misc]  # awslambdaric has no 
 
 
 if __name__ == "__main__":
-    bootstrap.run(sys.argv[1], Client(os.environ["AWS_LAMBDA_RUNTIME_API"]))  # noqa: TID251 (AWS)
+    bootstrap.run(sys.argv[1], Client(os.environ["AWS_LAMBDA_RUNTIME_API"]))

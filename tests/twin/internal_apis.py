@@ -11,9 +11,9 @@ import hmac
 import re
 from collections.abc import Awaitable, Callable, Sequence
 
-from tidings.twin import clock
-from tidings.twin.options import PREFIX, STAGE
-from tidings.twin.runtime_api import (
+from tests.twin import clock
+from tests.twin.options import PREFIX, STAGE
+from tests.twin.runtime_api import (
     Invoke,
     LoopbackServer,
     Response,
@@ -21,7 +21,7 @@ from tidings.twin.runtime_api import (
     aws_error,
     json_response,
 )
-from tidings.twin.socket_gateway import MESSAGE_BYTES_MAX, NORMAL, OpenSocket, SocketGateway
+from tests.twin.socket_gateway import MESSAGE_BYTES_MAX, NORMAL, OpenSocket, SocketGateway
 
 TOKEN_BYTES = 24  # random; 192 bits cannot be guessed
 

@@ -17,6 +17,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
+from tests.twin import clock
+from tests.twin.options import ACCOUNT
 from tidings.aws.config.deployment import HttpRoute
 from tidings.core.auth.origins import cors_headers
 from tidings.core.errors import Rejected
@@ -38,11 +40,9 @@ from tidings.http.asgi import (
 from tidings.http.endpoints import status
 from tidings.http.request import wants_page
 from tidings.http.router import RouteTable
-from tidings.twin import clock
-from tidings.twin.options import ACCOUNT
 
 if TYPE_CHECKING:
-    from tidings.twin.runtime_api import Invoke
+    from tests.twin.runtime_api import Invoke
 
 API_ID = "local"
 
