@@ -187,7 +187,7 @@ real-dump: $(STAMP)  ## sync a feed with two suites of Debian, 20 MB each, and c
 	$(BIN)/python -m tests.real_dumps
 
 layers: $(STAMP)  ## the wheels a deployed function needs, for arm64
-	$(BIN)/python -m infra.build_layers
+	$(BIN)/python -m infra.builds
 
 release: $(STAMP)  ## wheel, npm package, layers and Spark archive into dist/, with their sums
 	$(BIN)/python -m infra.build_release

@@ -32,6 +32,7 @@ from bench.bill import INDEX, STREAM
 from bench.results import Section
 from bench.workload import operations
 from infra import names, settings, synth
+from tests.infra.templates import of_assembly
 from tests.twin import http_gateway, socket_gateway
 from tests.twin.environment import Endpoints
 from tests.twin.environment import program as deployed
@@ -353,7 +354,7 @@ def _idle_resources() -> dict[str, dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         synth.synth(Path(folder) / "cdk.out")
         for stage in settings.STAGES:
-            resources = synth.of_assembly(Path(folder) / "cdk.out", stage.name)["Resources"]
+            resources = of_assembly(Path(folder) / "cdk.out", stage.name)["Resources"]
             found[stage.name] = asdict(bill.of_template(resources, names.prefix(stage)))
     return found
 

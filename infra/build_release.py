@@ -15,8 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra import BUILD, ROOT, build_job, build_layers, packing
-from infra.build_layers import LayerNotBuilt
+from infra import BUILD, ROOT, builds
+from infra.builds import NotBuilt, build_layer, build_ours
 from tidings.core.version import VERSION
 
 DIST = ROOT / "dist"
@@ -33,11 +33,11 @@ class NotReleased(Exception):
 def main() -> None:
     try:
         check(ROOT, VERSION)
-        build_layers.warn_if_uncompiled()
+        builds.warn_if_uncompiled()
         time_s = int(_git(ROOT, "log", "-1", "--format=%ct"))
         for line in build(DIST, time_s):
             sys.stdout.write(f"{line}\n")
-    except (NotReleased, LayerNotBuilt) as problem:
+    except (NotReleased, NotBuilt) as problem:
         sys.exit(f"nothing was released: {problem}")
 
 
@@ -76,19 +76,19 @@ def build(dist: Path, time_s: int) -> list[str]:
     """Build everything in *dist*, which is emptied first; return the lines of the checksum file.
 
     Raises:
-        LayerNotBuilt: pip found no wheel, or the network is unavailable.
+        NotBuilt: pip found no wheel, or the network is unavailable.
         NotReleased: the wheel or the npm package was not built.
     """
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir(parents=True)
     wheel(dist, time_s)
     npm_package(dist)
-    for name in build_layers.OURS:
-        _layer(dist, name, build_layers.build_ours(name, BUILD / "release" / "layers"), time_s)
-    for name in build_layers.LAYERS:
-        _layer(dist, name, build_layers.build(name), time_s, compiled=True)
+    for name in builds.OURS:
+        _layer(dist, name, build_ours(name, BUILD / "release" / "layers"), time_s)
+    for name in builds.LAYERS:
+        _layer(dist, name, build_layer(name), time_s, compiled=True)
     spark = dist / f"tidings-{VERSION}-spark.tgz"
-    spark.write_bytes(build_job.build(BUILD / "release").read_bytes())
+    spark.write_bytes(builds.build_job(builds.SYNC_JOB).read_bytes())
     return sums(dist)
 
 
@@ -142,7 +142,7 @@ def sums(dist: Path) -> list[str]:
 
 def _layer(dist: Path, name: str, folder: Path, time_s: int, *, compiled: bool = False) -> None:
     target = dist / f"tidings-{VERSION}-layer-{name}.zip"
-    target.write_bytes(packing.zip_folder(folder / "python", time_s, "python/", compiled=compiled))
+    target.write_bytes(builds.zip_folder(folder / "python", time_s, "python/", compiled=compiled))
 
 
 def _git(root: Path, *arguments: str) -> str:

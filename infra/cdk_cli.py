@@ -49,9 +49,6 @@ class CdkFailed(Exception):
     """npm or the CDK's command line ended with an error."""
 
 
-Outputs = dict[str, str]
-
-
 @dataclass(frozen=True, slots=True)
 class Cdk:
     """The CDK's commands for the stacks of *assembly*.
@@ -66,21 +63,16 @@ class Cdk:
     def bootstrap(self, account: str, region: str) -> None:
         self._run("bootstrap", f"aws://{account}/{region}")
 
-    def deploy(self, stack: str, *, exclusively: bool = False, imports: bool = False) -> Outputs:
-        """Create or update *stack* and return its outputs.
+    def deploy(self, stack: str, *, exclusively: bool = False, imports: bool = False) -> None:
+        """Create or update *stack*.
 
         Unless *exclusively*, the stacks on which *stack* depends are deployed first. With
         *imports*, *stack* takes over existing resources, such as restored tables, that have the
         names of resources in its template.
         """
-        outputs = self.assembly.parent / f"{stack}.outputs.json"
-        alone = ("--exclusively",) if exclusively else ()
-        if imports:
-            alone = (*alone, "--import-existing-resources")
-        arguments = ("--require-approval=never", f"--outputs-file={outputs}", *alone)
-        self._run("deploy", stack, *arguments)
-        by_stack: dict[str, Outputs] = json.loads(outputs.read_text())
-        return by_stack.get(stack, {})
+        options = [("--exclusively", exclusively), ("--import-existing-resources", imports)]
+        chosen = (option for option, is_chosen in options if is_chosen)
+        self._run("deploy", stack, "--require-approval=never", *chosen)
 
     def same(self, stack: str) -> None:
         """Check that the template of *stack* does not differ from the deployed template."""

@@ -1,4 +1,4 @@
-"""Deploy a stage, run the tests of tests/aws and the conformance suite against it, destroy it.
+"""Deploy a stage, run pytest on tests/aws and tests/conformance against it, and destroy it.
 
 `make sandbox` runs this program in an AWS account, `make deploy-smoke` on MiniStack.
 docs/operations/SANDBOX.md describes a run and its tests.
@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import boto3
 import click
@@ -59,6 +58,14 @@ _BUSY = (
 )
 _STARTED = ("STARTING", "STARTED", "STOPPING")  # states of an EMR Serverless application
 _JOBS = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING")
+_DESTROY = "`python -m infra.sandbox --destroy {}`"
+_ASK = """\
+This deploys the stage {} to the account {} in {}, tests it and
+deletes it. It takes some two hours.
+By list prices of us-east-1 it costs at most ${:.2f}.
+Until the stage is deleted, anyone who finds its addresses can read it and post to it.
+These resources stay: the CDK's bootstrap stack and its assets, and the stack
+tidings-account with the logging role of API Gateway."""
 _NAMED = ("functions", "log_groups", "machines", "tables", "buckets")
 
 
@@ -87,8 +94,11 @@ class Sandbox:
         cdk = cdk_cli.Cdk(assembly, {})
         if aws.bootstrap_version() is None:
             cdk.bootstrap(*_account())
-        printed = _run(_TIDINGS, "doctor", "--stage", self.stage, "--json", fine=(0, 1))
-        findings = [json.loads(line) for line in printed.splitlines()]
+        doctor = [_TIDINGS, "doctor", "--stage", self.stage, "--json"]
+        done = subprocess.run(doctor, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode not in (0, FAILED):
+            raise Failed(f"`tidings doctor` ended with {done.returncode}: {done.stderr[-1500:]}")
+        findings = [json.loads(line) for line in done.stdout.splitlines()]
         for each in findings:
             say(f"doctor: {each['check']}: {each['verdict']}: {each['says']}")
         if any(each["verdict"] == "fails" for each in findings):
@@ -105,37 +115,27 @@ class Sandbox:
             cdk.same(each)
 
     def test(self, options: tuple[str, ...]) -> int:
-        """Run both suites with additional *options* of pytest; return 0 if no test failed."""
+        """Run pytest on both suites with additional *options*; return 0 if no test failed."""
+        skips = ["23.7=the removal of a feed takes a quarter of an hour"]
+        conformance = ["-n", "4", "--dist", "load"]  # cases wait for time limits
+        if self.emulator:
+            case = "tests/conformance/test_conformance.py::test_law[server-{}]"
+            conformance = [f"--deselect={case.format(each)}" for each in emulator.NOT_HERE]
+        elif Account(client).concurrency().quota < STREAMS_QUOTA:
+            skips.append("7.*=too few functions of the account may run at once")
+        conformance.append(f"--skip-rules={','.join(skips)}")
+        codes = set()
         with self._addresses() as addresses:
             where = (
                 *(f"--stage={self.stage}", f"--base-url={addresses.feed}"),
                 *(f"--stream-url={addresses.stream}", f"--ws-url={addresses.sockets}"),
             )
-            codes = [
-                self._pytest("conformance", (*where, *self._of_suite(), *options)),
-                self._pytest("aws", (*where, *options)),
-            ]
-        return 0 if set(codes) <= {0, NO_TESTS} else FAILED
-
-    def _of_suite(self) -> Iterator[str]:
-        """Yield the options of the conformance suite: excluded cases, and parallel workers."""
-        skips = ["23.7=the removal of a feed takes a quarter of an hour"]
-        if self.emulator:
-            yield f"--skip-rules={skips[0]}"
-            law = "tests/conformance/test_conformance.py::test_law"
-            yield from (f"--deselect={law}[server-{case}]" for case in emulator.NOT_HERE)
-            return
-        yield from ("-n", "4", "--dist", "load")  # in parallel, because cases wait for time limits
-        if Account(client).concurrency().quota < STREAMS_QUOTA:
-            skips.append("7.*=too few functions of the account may run at once")
-        yield f"--skip-rules={','.join(skips)}"
-
-    def _pytest(self, suite: str, options: tuple[str, ...]) -> int:
-        results = self.folder / f"{suite}.xml"
-        results.unlink(missing_ok=True)
-        pytest = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/{suite}")
-        command = [*pytest, f"--junitxml={results}", *options]
-        return subprocess.run(command, cwd=ROOT, check=False).returncode
+            for suite, own in (("conformance", conformance), ("aws", [])):
+                pytest = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]
+                results = f"--junitxml={self.folder / suite}.xml"
+                command = [*pytest, f"tests/{suite}", results, *where, *own, *options]
+                codes.add(subprocess.run(command, cwd=ROOT, check=False).returncode)
+        return 0 if codes <= {0, NO_TESTS} else FAILED
 
     @contextmanager
     def _addresses(self) -> Iterator[stages.Addresses]:
@@ -192,48 +192,6 @@ class Sandbox:
         applications = () if self.emulator else _applications(self.stage)
         return found + [f"EMR Serverless: {each['name']}" for each in applications]
 
-    def report(self) -> str:
-        """Write the report of both suites next to their JUnit files; return its path."""
-        path = self.folder / "report.md"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        place = "an emulator" if self.emulator else "AWS"
-        path.write_text(f"# The stage {self.stage} on {place}\n{_sections(self.folder)}")
-        return str(path)
-
-
-def _sections(folder: Path) -> str:
-    lines = []
-    for suite in ("conformance", "aws"):
-        path = folder / f"{suite}.xml"
-        root = ElementTree.parse(path).getroot() if path.is_file() else ElementTree.Element("none")
-        cases = [(case, _outcome(case)) for case in root.iter("testcase")]
-        counts = [outcome[0] for _, outcome in cases]
-        summary = ", ".join(
-            f"{counts.count(each)} {each}" for each in ("passed", "FAILED", "skipped")
-        )
-        lines += [
-            "",
-            f"## tests/{suite}: {summary}",
-            "",
-            "| test | result | s | |",
-            "|---|---|---|---|",
-        ]
-        for case, (outcome, reason) in cases:
-            if suite == "aws" or outcome == "FAILED":
-                seen = [f"{p.get('name')}: {p.get('value')}" for p in case.iter("property")]
-                text = " ".join("; ".join([reason, *seen] if reason else seen).split())
-                seconds = float(case.get("time", 0))
-                cell = text.replace("|", "\\|")
-                lines.append(f"| `{case.get('name')}` | {outcome} | {seconds:.0f} | {cell} |")
-    return "\n".join([*lines, ""])
-
-
-def _outcome(case: ElementTree.Element) -> tuple[str, str]:
-    for tag, outcome in (("failure", "FAILED"), ("error", "FAILED"), ("skipped", "skipped")):
-        if (found := case.find(tag)) is not None:
-            return outcome, found.get("message", "")[:500]
-    return "passed", ""
-
 
 def client(service: str) -> Any:
     """Return a boto3 client for *service*."""
@@ -268,12 +226,16 @@ def end_applications(stage: str) -> None:
 
 def _applications(stage: str) -> list[dict[str, Any]]:
     jobs = client("emr-serverless")
-    applications = (
-        jobs.get_application(applicationId=each["id"])["application"]
+    listed = (
+        each
         for page in jobs.get_paginator("list_applications").paginate()
         for each in page["applications"]
-        if each["state"] != "TERMINATED"
     )
+    applications = [
+        jobs.get_application(applicationId=each["id"])["application"]
+        for each in listed
+        if each["state"] != "TERMINATED"
+    ]
     return [
         each
         for each in applications
@@ -301,14 +263,7 @@ def _account() -> tuple[str, str]:
     return str(client("sts").get_caller_identity()["Account"]), region
 
 
-def _run(*command: str, fine: tuple[int, ...] = (0,)) -> str:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode not in fine:
-        raise Failed(f"{' '.join(command[:4])} ended with {done.returncode}: {done.stderr[-1500:]}")
-    return done.stdout
-
-
-def list_sandboxes() -> Iterator[str]:
+def _sandboxes() -> Iterator[str]:
     """Yield a line for each sandbox of the account and Region."""
     for page in client("cloudformation").get_paginator("describe_stacks").paginate():
         for stack in page["Stacks"]:
@@ -330,10 +285,9 @@ def carry_out(run: Sandbox, options: tuple[str, ...], *, keep: bool = False) -> 
     except (Failed, synth.SynthFailed, cdk_cli.CdkFailed, emulator.EmulatorFailed) as problem:
         say(str(problem))
     finally:
-        say(f"the report: {run.report()}")
         if keep:
             test = f"`pytest tests/aws --stage {run.stage}`"
-            say(f"kept: test the stage with {test}; delete it with {_command(run)}")
+            say(f"kept: test the stage with {test}; delete it with {_DESTROY.format(run.stage)}")
         elif not _destroy(run):
             code = LEFT
     return code
@@ -343,14 +297,10 @@ def _destroy(run: Sandbox) -> bool:
     try:
         run.destroy()
     except (Failed, KeyboardInterrupt, BotoCoreError, ClientError) as problem:
-        say(f"the stage still exists: {problem}; delete it with {_command(run)}")
+        say(f"the stage still exists: {problem}; delete it with {_DESTROY.format(run.stage)}")
         return False
     say("the stage is deleted completely")
     return True
-
-
-def _command(run: Sandbox) -> str:
-    return f"`python -m infra.sandbox --destroy {run.stage}`"
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -392,28 +342,16 @@ def main(
     except (BotoCoreError, ClientError) as error:
         raise click.ClickException(f"AWS: {error}") from None
     if list_:
-        click.echo("\n".join(list_sandboxes()) or "No sandbox exists in this account and Region.")
+        click.echo("\n".join(_sandboxes()) or "No sandbox exists in this account and Region.")
     elif destroy:
         if destroy in {stage.name for stage in settings.STAGES}:
             raise click.UsageError(f"{destroy} is a shared stage; delete it with `cdk destroy`")
         sys.exit(0 if _destroy(Sandbox(destroy)) else LEFT)
     else:
         if not yes:
-            _ask(run, account, region)
+            click.echo(_ASK.format(run.stage, account, region, DOLLARS), err=True)
+            click.confirm("Continue?", abort=True, err=True)
         sys.exit(carry_out(run, pytest_options, keep=keep))
-
-
-def _ask(run: Sandbox, account: str, region: str) -> None:
-    said = (
-        f"This deploys the stage {run.stage} to the account {account} in {region}, tests it and",
-        "deletes it. It takes some two hours.",
-        f"By list prices of us-east-1 it costs at most ${DOLLARS:.2f}.",
-        "Until the stage is deleted, anyone who finds its addresses can read it and post to it.",
-        "These resources stay: the CDK's bootstrap stack and its assets, and the stack",
-        "tidings-account with the logging role of API Gateway.",
-    )
-    click.echo("\n".join(said), err=True)
-    click.confirm("Continue?", abort=True, err=True)
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ class Producer:
 class PipelineRun:
     """A pipeline that the stage keeps running (PIPELINES.md).
 
-    *path* is the pipeline's file, relative to the repository, or a `.tgz` that `infra.build_job`
+    *path* is the pipeline's file, relative to the repository, or a `.tgz` that `infra.builds`
     built from that file. *secrets* are the ARNs of the secrets in Secrets Manager that the pipeline
     may read. The pipeline runs in *subnets*, in different zones and with a route to the internet (a
     NAT gateway), and in *security_groups*. Without subnets and security groups, a job of EMR

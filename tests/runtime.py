@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from infra import BUILD, ROOT, build_layers, packing
-from infra.build_layers import PYTHON
+from infra import BUILD, ROOT, builds
+from infra.builds import PYTHON
 from tests import lanes
 
 VENV = ROOT / ".venv-runtime"
@@ -53,12 +53,12 @@ class NoPython(Exception):
 def python() -> str:
     """Return the path of a Python of Lambda's version; empty if none is installed."""
     found = (str(each) for pattern in _INSTALLED for each in sorted(Path.home().glob(pattern)))
-    return build_layers.compiler() or next(found, "")
+    return builds.compiler() or next(found, "")
 
 
 def requirements() -> Iterator[str]:
     """Yield the entries of the lock that these tests need, with their sums."""
-    for pin, entry in packing.lock().items():
+    for pin, entry in builds.lock().items():
         if pin.partition("==")[0] not in _LEFT_OUT:
             yield entry
 

@@ -20,8 +20,8 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
-from infra import FUNCTIONS, NOT_DEPLOYED, build_layers
-from infra.build_layers import BUNDLE
+from infra import FUNCTIONS, NOT_DEPLOYED, builds
+from infra.builds import BUNDLE
 from infra.names import STREAM_HANDLER, prefix
 from infra.parts.logs import FUNCTION, count_failures, log_group
 from infra.parts.policies import allow, allow_all
@@ -44,16 +44,16 @@ class Layers(Construct):
         super().__init__(scope, name)
         self.tracing: list[lambda_.LayerVersion] = []
         if stage.xray:
-            self.tracing.append(self._layer("Tracing", build_layers.build("tracing")))
+            self.tracing.append(self._layer("Tracing", builds.build_layer("tracing")))
         self.shared = [
-            self._layer("Vendor", build_layers.build("tokens" if tokens else "functions"))
+            self._layer("Vendor", builds.build_layer("tokens" if tokens else "functions"))
         ]
         if stage.hotswap:
-            build_layers.bundle()
+            builds.bundle()
             return
         # Lambda merges our layers into /opt/python.
-        for each in build_layers.OURS:
-            self.shared.append(self._layer(each.title(), build_layers.build_ours(each)))
+        for each in builds.OURS:
+            self.shared.append(self._layer(each.title(), builds.build_ours(each)))
 
     def _layer(self, name: str, folder: Path) -> lambda_.LayerVersion:
         return lambda_.LayerVersion(

@@ -11,7 +11,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from infra import build_job
+from infra import builds
 from infra.names import prefix
 from infra.parts.buckets import BELOW, ArchiveBucket
 from infra.parts.machines import (
@@ -68,8 +68,8 @@ class Lake(Construct):
         self.database = self.called.replace("-", "_")
         self._key, self._job, self._values = key, job, values
         self.bucket = bucket
-        self.entry = assets.Asset(self, "Entry", path=str(build_job.LAKE_ENTRY))
-        self.archive = assets.Asset(self, "Archive", path=str(build_job.build_lake()))
+        self.entry = assets.Asset(self, "Entry", path=str(builds.LAKE_JOB.entry))
+        self.archive = assets.Asset(self, "Archive", path=str(builds.build_job(builds.LAKE_JOB)))
         self.jars = [assets.Asset(self, each.name, path=str(iceberg.jar(each))) for each in JARS]
         self.job_role = job_role(self, "JobRole")
         self._allow_job(tables, archive)

@@ -18,7 +18,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 
-from infra import build_job
+from infra import builds
 from infra.names import prefix
 from infra.parts import sync_states
 from infra.parts.buckets import SyncBucket
@@ -106,8 +106,8 @@ class SyncJob(Construct):
         self.application = spark_application(self, f"{prefix(stage)}sync", CAPACITY)
         self.role = job_role(self, "Role")
         self.bucket = syncs.bucket
-        self.entry = assets.Asset(self, "Entry", path=str(build_job.ENTRY))
-        self.archive = assets.Asset(self, "Archive", path=str(build_job.build()))
+        self.entry = assets.Asset(self, "Entry", path=str(builds.SYNC_JOB.entry))
+        self.archive = assets.Asset(self, "Archive", path=str(builds.build_job(builds.SYNC_JOB)))
         self._allow_objects()
         for grant in deployment.JOB_GRANTS:
             tables.allow(self.role, grant)

@@ -16,7 +16,7 @@ from aws_cdk import aws_emrserverless as emr
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from infra import ROOT, build_job
+from infra import ROOT, builds
 from infra.names import prefix
 from infra.parts.logs import count_lines, log_group
 from infra.parts.machines import (
@@ -62,7 +62,7 @@ class PipelineJob(Construct):
         super().__init__(scope, name)
         self.called = f"{prefix(stage)}pipeline-{run.name}"
         self.archive = assets.Asset(self, "Archive", path=str(_pack(run)))
-        self.entry = assets.Asset(self, "Entry", path=str(build_job.FLOW_ENTRY))
+        self.entry = assets.Asset(self, "Entry", path=str(builds.PIPELINE_JOB.entry))
         self.application = self._application(run)
         self.logs = log_group(self, "JobLogs", stage, path=f"/aws/emr-serverless/{self.called}")
         for metric, pattern in WAITING_LINES.items():
@@ -145,7 +145,7 @@ class PipelineJob(Construct):
     def _start_parameters(self, version: str) -> dict[str, Any]:
         submitted = {
             "EntryPoint": self.entry.s3_object_url,
-            "EntryPointArguments": ["--events-bus", BUS, build_job.PIPELINE_FILE],
+            "EntryPointArguments": ["--events-bus", BUS, builds.PIPELINE_FILE],
             "SparkSubmitParameters": submit_parameters(SPARK, self.archive),
         }
         logged = {"Enabled": True, "LogGroupName": self.logs.log_group_name}
@@ -165,7 +165,7 @@ class PipelineJob(Construct):
 
 def _pack(run: PipelineRun) -> Path:
     path = ROOT / run.path
-    return path if path.suffix == ".tgz" else build_job.build_pipeline(run.name, path)
+    return path if path.suffix == ".tgz" else builds.build_job(builds.PIPELINE_JOB, run.name, path)
 
 
 def _task(action: str, parameters: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -26,6 +26,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=NO_STAGE))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the values that each test has measured; the JUnit file has them, too."""
+    for reports in terminalreporter.stats.values():
+        for each in reports:
+            if getattr(each, "when", "") == "call":
+                for name, value in each.user_properties:
+                    terminalreporter.write_line(f"{each.location[2]}: {name}: {value}")
+
+
 @pytest.fixture(scope="session")
 def stage(request: pytest.FixtureRequest) -> Stage:
     """The stage; its addresses are options of the conformance suite, or outputs of its stack."""

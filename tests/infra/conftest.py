@@ -9,7 +9,7 @@ import pytest
 from moto import mock_aws
 
 from infra import sandbox, settings, synth
-from tests.infra.templates import Template
+from tests.infra.templates import Template, of_assembly
 from tests.planted.plants import WRONG
 
 
@@ -40,4 +40,4 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def template(assembly: Path, request: pytest.FixtureRequest) -> Template:
     """The templates of each stage in turn."""
     stage: settings.Stage = request.param
-    return Template(stage, synth.of_assembly(assembly, stage.name))
+    return Template(stage, of_assembly(assembly, stage.name))

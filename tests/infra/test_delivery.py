@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from infra import settings, synth
-from tests.infra.templates import Template, as_list, synthesised, text
+from infra import settings
+from tests.infra.templates import Template, as_list, of_assembly, synthesised, text
 from tidings.aws.config import deployment
 
 pytestmark = pytest.mark.node
@@ -130,7 +130,7 @@ def test_a_restore_is_deployed_without_a_canary_and_with_both_tables(assembly: P
         each for each in restored.resources("AWS::DynamoDB::Table") if each.startswith("TablesLog2")
     )
     (generated,) = (each for each in puts if each.endswith("tidings-prod-data-TablesLog*"))
-    before = synth.of_assembly(assembly, "prod")["Resources"]
+    before = of_assembly(assembly, "prod")["Resources"]
     (log,) = (n for n, e in before.items() if e["Type"] == _TABLE and n.startswith("TablesLog"))
     assert fnmatch(f"table/tidings-prod-data-{log}-1ABC", generated[generated.index("table/") :])
     assert f"<{now}.Arn>" in puts

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from infra import synth
 from infra.settings import InvalidSetting, Lake, choose_stages
-from tests.infra.templates import Template, synthesised, text
+from tests.infra.templates import Template, of_assembly, synthesised, text
 from tidings.aws.config import deployment
 from tidings.lake import iceberg
 
@@ -25,7 +24,7 @@ def lake(assembly: Path) -> Template:
     """A stage that has it, and a key of its own."""
     (staging,) = choose_stages("staging")
     assert staging.lake and staging.customer_key
-    return Template(staging, synth.of_assembly(assembly, "staging"))
+    return Template(staging, of_assembly(assembly, "staging"))
 
 
 def states(template: Template) -> dict[str, Any]:

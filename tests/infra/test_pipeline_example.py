@@ -15,7 +15,7 @@ import click
 import pytest
 import yaml
 
-from infra import cdk_cli, packing, settings
+from infra import builds, cdk_cli, settings
 from tidings.client.cli.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -88,7 +88,7 @@ def test_files_are_deployed_with_their_modes(
     _through_artifact(made / upload["path"], taken / download.get("path", "."))
     for script in _shell(steps[job], "tar"):
         subprocess.run(["sh", "-e", "-c", script], cwd=taken, check=True)
-    packed = zipfile.ZipFile(io.BytesIO(packing.zip_folder(taken / "cdk.out" / "asset.1", 0)))
+    packed = zipfile.ZipFile(io.BytesIO(builds.zip_folder(taken / "cdk.out" / "asset.1", 0)))
     modes = {each.filename: each.external_attr >> 16 & 0o777 for each in packed.infolist()}
     assert modes == {"__init__.py": 0o644, "handler.py": 0o644, "run.sh": 0o755}
     assert not (taken / "node_modules").exists()

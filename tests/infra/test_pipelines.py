@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import subprocess
-import sys
-import tarfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,7 +20,7 @@ from moto.stepfunctions.parser.asl.component.state.exec.state_task.service impor
 )
 from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 
-from infra import build_job, synth
+from infra import synth
 from infra.settings import InvalidSetting, PipelineRun, Stage, choose_stages
 from infra.stack import PipelinesStack
 from tests.infra.templates import Template, app, text
@@ -180,76 +176,6 @@ def ended(machines: Any, execution: str) -> None:
         assert time.monotonic() < until
         time.sleep(0.05)
     assert told["status"] == "SUCCEEDED", told
-
-
-def test_the_packages_are_all_that_a_pipeline_imports(tmp_path: Path) -> None:
-    """With those and ours alone every store loads, and the pipeline file is found."""
-    site = next(Path(each) for each in sys.path if each.endswith("site-packages"))
-    beside = tmp_path / "beside"
-    beside.mkdir()
-    for source in imported(site):
-        (beside / source.name).symlink_to(source)
-    contents = tmp_path / "contents"
-    build_job.collect(contents, beside, build_job.PIPELINE_SOURCES)
-    (contents / build_job.PIPELINE_FILE).write_text(PIPELINE)
-
-    done = subprocess.run(
-        [sys.executable, "-S", str(build_job.FLOW_ENTRY), build_job.PIPELINE_FILE],
-        env={"PYTHONPATH": str(contents), "PATH": "/usr/bin:/bin"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-    assert done.returncode == 1  # no feed has that address, and the error says so
-    assert "Traceback" not in done.stderr
-    assert {json.loads(line)["kind"] for line in done.stdout.splitlines()} >= {"boot", "error"}
-
-
-PIPELINE = """
-from tidings.pipelines.aws import EventBus
-from tidings.pipelines import Ndjson, Parquet, Pipeline, Postgres, Search, Source
-
-stores = (Parquet, Postgres, Search)
-pipeline = Pipeline("copy", Source("http://127.0.0.1:9"))
-pipeline.save("lines", Ndjson("lines"))
-"""
-
-
-def imported(site: Path) -> set[Path]:
-    """Return the additional files that the distributions of the packages install."""
-    from importlib.metadata import distribution
-
-    tops = {
-        (site / file.parts[0])
-        for package in build_job.pipeline_packages()
-        for file in distribution(package).files or []
-        if file.parts[0] != ".." and "dist-info" not in file.parts[0]
-    }
-    return {each for each in tops if each.exists()}
-
-
-def test_what_is_packed_is_packed_the_same_twice(tmp_path: Path) -> None:
-    """An unchanged pipeline keeps running when its stage is deployed again."""
-    for name in ("one.py", "two.py"):
-        (tmp_path / name).write_text("pass")
-    packed = build_job.pack_archive(tmp_path)
-
-    assert build_job.pack_archive(tmp_path) == packed
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        assert archive.getnames() == ["one.py", "two.py"]
-
-
-def test_it_is_packed_for_the_machines_of_emr() -> None:
-    """With the packages the tests run with, and none of ours among them."""
-    packages = set(build_job.pipeline_packages())
-
-    assert {"pyarrow", "psycopg", "opensearch-py", "boto3", "httpx"} <= packages
-    assert not {"tidings", "pyspark", "aws-cdk-lib", "pytest"} & packages
-    assert "manylinux_2_28_aarch64" in build_job.PLATFORM
-    assert build_job.FLOW_ENTRY.is_file()
 
 
 @pytest.mark.node

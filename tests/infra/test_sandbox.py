@@ -1,9 +1,8 @@
-"""`make sandbox`: it deletes the stage whatever happens, and reports what the tests found."""
+"""`make sandbox`: it deletes the stage whatever happens."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import boto3
@@ -151,9 +150,6 @@ class Run(Sandbox):
             raise Failed("still there: tables: log")
         Run.destroyed = True
 
-    def report(self) -> str:
-        return "report.md"
-
 
 @pytest.mark.parametrize(
     ("ends", "code"),
@@ -177,27 +173,6 @@ def test_a_stage_is_kept_unless_the_run_is_interrupted(monkeypatch: pytest.Monke
     monkeypatch.setattr(Run, "ends", KeyboardInterrupt())
     assert carry_out(Run(), (), keep=True) == INTERRUPTED
     assert Run.destroyed
-
-
-def test_the_report_has_each_test_of_the_stage_and_failed_cases(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(sandbox, "BUILD", tmp_path)
-    run = Sandbox(STAGE)
-    run.folder.mkdir(parents=True)
-    (run.folder / "aws.xml").write_text(
-        "<s><testcase name='test_key' time='2'><properties><property name='seconds' value='1.5'/>"
-        "</properties></testcase><testcase name='test_cold'><skipped message='AWS'/></testcase></s>"
-    )
-    (run.folder / "conformance.xml").write_text(
-        "<s><testcase name='fine'/><testcase name='bad'><failure message='a|b'/></testcase></s>"
-    )
-    report = Path(run.report()).read_text()
-    assert "tests/conformance: 1 passed, 1 FAILED, 0 skipped" in report
-    assert "| `bad` | FAILED | 0 | a\\|b |" in report
-    assert "| `test_key` | passed | 2 | seconds: 1.5 |" in report
-    assert "| `test_cold` | skipped | 0 | AWS |" in report
-    assert "`fine`" not in report
 
 
 @pytest.mark.usefixtures("stacks")

@@ -14,7 +14,7 @@ import pytest
 from aws_cdk import assertions
 
 from infra import names, prices, settings, suppressions
-from infra.build_layers import BUNDLE
+from infra.builds import BUNDLE
 from infra.data_stack import DataStack
 from infra.parts.alarms import Alarms
 from infra.parts.function import Layers, TidingsFunction

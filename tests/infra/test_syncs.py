@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import subprocess
-import sys
-import tarfile
-from collections.abc import Callable, Sequence
-from importlib.metadata import requires
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra import BUILD, build_job
 from infra.parts import sync_states
 from tests.infra.templates import Resource, Template, text
 from tidings.core.sync import workflow
@@ -127,71 +119,6 @@ def test_an_uploaded_dump_starts_a_sync(template: Template) -> None:
     assert rule["EventPattern"]["detail"]["bucket"]["name"] == [{"Ref": bucket}]
     assert rule["EventPattern"]["detail"]["object"]["key"] == [{"prefix": workflow.DUMPS}]
     assert target["InputTransformer"]["InputTemplate"] == '{"key": <key>}'
-
-
-@pytest.mark.parametrize(
-    ("entry", "build", "services", "ours"),
-    [
-        pytest.param(build_job.ENTRY, build_job.build, build_job.SERVICES, (), id="sync"),
-        # Built for another machine than this one: compiled parts are taken from here.
-        pytest.param(
-            build_job.LAKE_ENTRY,
-            build_job.build_lake,
-            build_job.LAKE_SERVICES,
-            ("pyarrow",),
-            id="lake",
-        ),
-    ],
-)
-def test_the_archive_holds_all_that_a_job_imports(
-    entry: Path,
-    build: Callable[[], Path],
-    services: Sequence[str],
-    ours: Sequence[str],
-    tmp_path: Path,
-) -> None:
-    """With PySpark and nothing else installed, as on EMR; botocore without other services."""
-    environment = tmp_path / "environment"
-    with tarfile.open(build()) as archive:
-        archive.extractall(environment, filter="data")
-    beside = tmp_path / "beside"
-    beside.mkdir()
-    for name in ("pyspark", "py4j", *ours):
-        origin = importlib.util.find_spec(name)
-        assert origin is not None and origin.origin is not None
-        (beside / name).symlink_to(Path(origin.origin).parent)
-
-    done = subprocess.run(
-        [sys.executable, "-S", str(entry), "--help"],
-        env={"PYTHONPATH": f"{beside}:{environment}", "PATH": "/usr/bin:/bin"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert "--state-table" in done.stdout
-    assert all((environment / name).is_dir() for name in ours)
-    found = {each.name for each in (environment / "botocore/data").glob("*/")}
-    assert found == set(services)
-
-
-def test_the_archive_is_closed_under_dependencies() -> None:
-    """What boto3 needs, and what that needs."""
-    for package in build_job.PACKAGES:
-        for needed in requires(package) or []:
-            if "extra" not in needed:
-                name = needed.split(">")[0].split("<")[0].split("!")[0].split(" ")[0]
-                assert name in build_job.PACKAGES
-
-
-def test_the_archive_is_the_same_twice(tmp_path: Path) -> None:
-    """Unchanged files are not uploaded again."""
-    once = build_job.build().read_bytes()
-
-    assert build_job.build().read_bytes() == once
-    assert BUILD in build_job.ARCHIVE.parents
 
 
 def _as_started(parameters: Resource) -> Resource:

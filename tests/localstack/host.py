@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from infra import BUILD, packing
-from infra.build_layers import PYTHON  # of LocalStack's image, too
+from infra import BUILD, builds
+from infra.builds import PYTHON  # of LocalStack's image, too
 from infra.emulator import COMPILED, answers, clients_of, free_port, run_process
 from tests import runtime
 from tests.twin import dynamodb_local
@@ -114,7 +114,7 @@ def interpreter() -> Path:
         Missing: Python 3.13, or the network.
     """
     folder = FOLDER / "environment"
-    wanted = [*WANTED, *packing.pin_versions((RUNTIME_CLIENT, *COMPILED))]
+    wanted = [*WANTED, *builds.pin_versions((RUNTIME_CLIENT, *COMPILED))]
     stamp, made = folder / "tidings.txt", "\n".join([PYTHON, *wanted])
     if not (stamp.is_file() and stamp.read_text() == made):
         _run([_python(), "-m", "venv", "--clear", str(folder)])

@@ -18,7 +18,7 @@ from typing import Any
 
 import boto3
 
-from infra.build_job import ENTRY
+from infra.builds import SYNC_JOB
 from tests import spark_session
 from tests.unit.sync.local_job import LocalJob
 
@@ -86,7 +86,7 @@ def _submit(arguments: list[str], folder: Path) -> int:
     }
     with (folder / "job.log").open("ab") as log:
         return subprocess.run(
-            [sys.executable, str(ENTRY), *arguments],
+            [sys.executable, str(SYNC_JOB.entry), *arguments],
             env={**os.environ, **told},
             cwd=folder,
             stdout=log,

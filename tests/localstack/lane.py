@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 import boto3
 from botocore.config import Config
 
-from infra import build_layers, cdk_cli, emulator, synth
+from infra import builds, cdk_cli, emulator, synth
 from tests.localstack import host, jobs
 from tests.localstack.stage import STAGE, Stage
 from tests.localstack.template import Template
@@ -31,7 +31,7 @@ EXPECTED_ERRORS = (
     host.Missing,
     host.NotUp,
     cdk_cli.NodeMissing,
-    build_layers.LayerNotBuilt,
+    builds.NotBuilt,
     synth.SynthFailed,
 )
 

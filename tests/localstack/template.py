@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from infra import synth
+from tests.infra.templates import of_assembly
 from tidings.aws.config.stages import stack_name
 
 Named = Callable[[str, str | None], str]  # of a resource: its reference, or an attribute
@@ -29,7 +29,7 @@ class Template:
 
     @cached_property
     def _body(self) -> dict[str, Any]:
-        return synth.of_assembly(self.assembly, self.stage)
+        return of_assembly(self.assembly, self.stage)
 
     @property
     def resources(self) -> dict[str, dict[str, Any]]:

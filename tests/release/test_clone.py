@@ -73,8 +73,8 @@ def test_make_synth(clone: Path) -> None:
     assert (done.returncode, "nothing to report" in done.stdout) == (0, True), done.stderr
     assert len([*(clone / "cdk.out").glob("*.template.json")]) > 5
 
-    pinned = "from infra import build_job, packing;"
-    pinned += "print(packing.pin_versions(build_job.pipeline_packages()))"
+    pinned = "from infra import builds;"
+    pinned += "print(builds.pin_versions(builds.pipeline_packages()))"
     packed = run(clone, ".venv/bin/python", "-c", pinned)
     assert "psycopg==" in packed.stdout, packed.stderr
 

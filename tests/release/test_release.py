@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import os
 import shutil
 import subprocess
 import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from infra import ROOT, build_job, build_release, packing
+from infra import ROOT, build_release
 from infra.build_release import NotReleased
 from tidings.core.version import VERSION
 from tidings.http.endpoints.status import CLIENT
@@ -99,45 +96,6 @@ def test_the_notes_of_updates_have_this_version() -> None:
     """What an update to it has to mind, were it nothing."""
     notes = (ROOT / "docs/operations/UPGRADING.md").read_text(encoding="utf-8")
     assert f"\n### {VERSION}\n" in notes
-
-
-def test_an_archive_depends_on_its_files_alone(tmp_path: Path) -> None:
-    """Not on when, by whom and in which order they were written; a program stays one."""
-    one, two = tmp_path / "one", tmp_path / "two"
-    for folder, names in ((one, ["a", "b/c", "run.sh"]), (two, ["run.sh", "b/c", "a"])):
-        for name in names:
-            file = folder / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(name)
-            file.chmod(0o755 if name == "run.sh" else 0o600 if folder is one else 0o664)
-            os.utime(file, (len(folder.name), 1_000_000_000 + len(names)))
-    (two / "__pycache__").mkdir()
-    (two / "__pycache__" / "a.pyc").touch()
-
-    packed = packing.zip_folder(one, TIME_S, "python/")
-    entries = zipfile.ZipFile(io.BytesIO(packed)).infolist()
-
-    assert packed == packing.zip_folder(two, TIME_S, "python/")
-    assert [entry.filename for entry in entries] == ["python/a", "python/b/c", "python/run.sh"]
-    assert [oct(entry.external_attr >> 16) for entry in entries] == [
-        "0o100644",
-        "0o100644",
-        "0o100755",
-    ]
-
-
-def test_the_archive_of_a_job_depends_on_its_files_alone(tmp_path: Path) -> None:
-    """EMR is given the same bytes for the same sources."""
-    contents = []
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    for name in ("one", "two"):
-        build_job.collect(tmp_path / name, empty, build_job.SOURCES)
-        for file in (tmp_path / name).rglob("*.py"):
-            os.utime(file, (0, len(name) if name == "one" else 7))
-        contents.append(build_job.pack_archive(tmp_path / name))
-
-    assert contents[0] == contents[1]
 
 
 def test_the_wheel_depends_on_its_files_alone(tmp_path: Path) -> None:

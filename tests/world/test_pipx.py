@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra import build_release, packing
+from infra import build_release, builds
 from tests.compat.oplog.feed import Feed, op
 from tidings.server.running import Server
 
@@ -23,7 +23,7 @@ def test_the_command_line_runs_without_an_installation(
     build_release.wheel(tmp_path, 1_795_000_000)
     (wheel,) = tmp_path.iterdir()
     versions = tmp_path / "versions.txt"
-    versions.write_text("\n".join(packing.lock()))
+    versions.write_text("\n".join(builds.lock()))
     before, posted = feed.post(op("x31"), op("x32"))
     command = ["pipx", "run", "--spec", str(wheel), "tidings", "tail", "--feed", feed.name]
     command += ["--url", server.url, "--from", before, "--json", "--count", "1"]
