@@ -66,7 +66,7 @@ UNSEEN_CODES = {
     "invalid_change": "told in changeagent's form: tests/compat/changeagent",
     "unknown_change": "told in changeagent's form: tests/compat/changeagent",
     "below_floor": "told in changeagent's form: tests/compat/changeagent",
-    "invalid_sync": "binds operators; tests/functions/test_amend.py",
+    "invalid_sync": "binds operators; tests/refusals",
     "yielded": "the suite's target keeps its feed; tests/compat/chained/test_growing.py moves one",
     "plan_too_old": "the log is given up after days; tests/functions/test_amend.py",
     "chained": "needs a chained feed; tests/compat/chained has some",

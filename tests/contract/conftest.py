@@ -22,10 +22,8 @@ from tests.contract.stores import (
 from tests.twin import dynamodb_local as engine
 
 # The contracts are not test files themselves; without this their failures show no values.
-for _module in ("races", "spill", "upstream"):
+for _module in ("spill", "upstream"):
     pytest.register_assert_rewrite(f"tests.contract.{_module}")
-for _file in Path(__file__).parent.glob("*_store.py"):
-    pytest.register_assert_rewrite(f"tests.contract.{_file.stem}")
 
 _NUMBERS = count(1)
 

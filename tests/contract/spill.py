@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from tests.contract.state_store import of_one_bucket, row
+from tests.contract.test_state import of_one_bucket, row
 from tidings.core import limits
 from tidings.core.maintenance.verify import Spill
 

@@ -11,9 +11,8 @@ import boto3
 import pytest
 from mypy_boto3_dynamodb import DynamoDBClient
 
-from tests.contract.removed_parents_store import removed_parents
-from tests.contract.state_store import row
 from tests.contract.stores import Stores, environment, on_dynamodb
+from tests.contract.test_state import removed_parents, row
 from tidings.aws.config.deployment import TABLES
 from tidings.core.consumers.consumer import Consumer
 from tidings.core.consumers.log_view import LogView

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import tidings
-from tests.contract import consumer_store, erasure_store, profile_store, relay_store
-from tests.contract.key_store import KEY
+from tests.contract import samples
 from tests.contract.stores import DYNAMODB_LOCAL, Stores, on
 from tests.unit.core.test_limits import ITEM_BYTES
 from tidings.aws.dynamodb.records import DynamoDBRecords
@@ -67,7 +66,7 @@ def key() -> keys.Key:
     assert 0.95 < len(to_text(bound)) / limits.KEY_BOUND_CHARS_MAX <= 1
     label = wide(limits.KEY_LABEL_CHARS_MAX)
     feeds = tuple(sorted(texts(limits.KEY_PREFIXES_MAX, limits.FEED_NAME_CHARS_MAX)))
-    return replace(KEY, bound=bound, label=label, made_by=label, feeds=feeds)
+    return replace(samples.KEY, bound=bound, label=label, made_by=label, feeds=feeds)
 
 
 def resources() -> tuple[Resource, ...]:
@@ -90,7 +89,7 @@ def removals() -> tuple[Removal, ...]:
 
 
 CONSUMER = replace(
-    consumer_store.full("main"),
+    samples.consumer_of("main"),
     filter=FILTER,
     acked=tuple(
         Span(2**39 + number, PAGE_END - 1, PAGE_END) for number in range(limits.CONSUMER_SPANS_MAX)
@@ -101,7 +100,7 @@ CONSUMER = replace(
     version=0,
 )
 ERASURE = replace(
-    erasure_store.FULL,
+    samples.ERASURE,
     type="t" * limits.TYPE_BYTES_MAX,
     object_id="i" * limits.ID_BYTES_MAX,
     by=wide(limits.FEED_BY_CHARS_MAX),
@@ -109,7 +108,7 @@ ERASURE = replace(
     version=0,
 )
 PROFILE = replace(
-    profile_store.PROFILE,
+    samples.PROFILE,
     object_url="/" * limits.OBJECT_URL_CHARS_MAX,
     read_passwords=("h" * limits.PASSWORD_BYTES_MAX,) * limits.PASSWORDS_MAX,
     ingest_passwords=("h" * limits.PASSWORD_BYTES_MAX,) * limits.PASSWORDS_MAX,
@@ -119,7 +118,7 @@ PROFILE = replace(
     version=0,
 )
 RELAY = replace(
-    relay_store.full("main"),
+    samples.relay_of("main"),
     via=tuple("0" * 32 for _ in range(limits.VIA_MAX)),
     upstream=URL,
     master=URL,

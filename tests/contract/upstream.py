@@ -47,7 +47,7 @@ def pages(
 
 
 class UpstreamContract:
-    def test_D3_D4_a_log_is_told_from_the_beginning_and_behind_a_page(
+    def test_D3_D4_D19_a_log_is_told_from_the_beginning_and_behind_a_page(
         self, upstream_feed: UpstreamFeed
     ) -> None:
         """Whole pages; none at the end, which is not an error."""
@@ -67,7 +67,7 @@ class UpstreamContract:
         assert [list(page.entries()) for page in found.pages][1] == []
         assert (len(found.pages), found.filtered) == (2, 1)
 
-    def test_D16_D21_what_cannot_be_gone_on_from_is_told(self, upstream_feed: UpstreamFeed) -> None:
+    def test_D16_D17_D21_what_cannot_be_gone_on_from_is_told(self, upstream_feed: UpstreamFeed) -> None:
         """A log that begins later, and another log."""
         for name in ("a", "b", "c"):
             upstream_feed.post("video", name)

@@ -77,22 +77,6 @@ def test_a_request_yields_before_a_gateway_gives_up(
     assert limits.AMEND_TIMEOUT_S < 30
 
 
-def test_what_breaks_a_rule_is_named(cloud: Cloud) -> None:
-    """With its field, and nothing is written."""
-    wrong: list[tuple[dict[str, str], int, str, str]] = [
-        ({"body": '{"event":"insert"}'}, 400, "invalid_operation", "line 1: type"),
-        ({"body": "x" * (limits.REQUEST_BYTES_MAX + 1)}, 413, "too_large", "body"),
-        ({"kind": "application/json"}, 415, "wrong_content_type", "Content-Type"),
-        ({"through": ""}, 400, "invalid_sync", "through"),
-        ({"through": "9" * 5_000}, 400, "invalid_sync", "through"),
-        ({"through": "-1"}, 400, "invalid_sync", "through"),
-    ]
-    for asked, status, code, field in wrong:
-        answered, body = ask(**asked)
-        assert (answered, body["error"]["code"], body["error"]["field"]) == (status, code, field)
-    assert stage().stores.log.head("main") == 0
-
-
 def test_a_plan_that_is_too_old_is_gone(cloud: Cloud) -> None:
     """A new one has to be made."""
     stage().stores.log.raise_floor("main", 9)
@@ -122,19 +106,3 @@ def test_a_reply_of_rows_is_bounded(cloud: Cloud, monkeypatch: pytest.MonkeyPatc
     _, body = look({"keys": keys[body["count"] :]})
     assert [each["key"] for each in body["rows"]] == keys[-1:]
     assert body["count"] == 1
-
-
-def test_keys_that_break_a_rule_are_named(cloud: Cloud) -> None:
-    """With their place in the list."""
-    wrong: list[tuple[object, str, str]] = [
-        ({}, "invalid_sync", "keys"),
-        ({"keys": []}, "invalid_sync", "keys"),
-        ({"keys": ["a"] * (limits.LOOKUP_KEYS_MAX + 1)}, "invalid_sync", "keys"),
-        ({"keys": ["a", "a"]}, "invalid_sync", "keys"),
-        ({"keys": ["a", 1]}, "invalid_operation", "keys[1]"),
-        ({"keys": ["a"], "key": 1}, "invalid_sync", "key"),
-    ]
-    for body, code, field in wrong:
-        answered, refused = look(body)
-        error = refused["error"]
-        assert (answered, error["code"], error["field"]) == (400, code, field)

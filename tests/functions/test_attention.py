@@ -59,6 +59,11 @@ def test_a_stage_may_write_them_all(
         ("TIDINGS_LAG_PAGES", "0"),
         ("TIDINGS_ARCHIVE_SECONDS", "86401"),
         ("TIDINGS_ARCHIVE_SECONDS", "-1"),
+        ("TIDINGS_TRACES", "some"),
+        ("TIDINGS_LATE_SECONDS", "-1"),
+        ("TIDINGS_STREAM_SECONDS", "59"),
+        ("TIDINGS_STREAM_SECONDS", "841"),
+        ("TIDINGS_STREAM_SECONDS", "2m"),
     ],
 )
 def test_a_setting_that_breaks_its_rule_is_refused(variable: str, value: str) -> None:
@@ -66,4 +71,5 @@ def test_a_setting_that_breaks_its_rule_is_refused(variable: str, value: str) ->
     given = {each.variable: "x" for each in settings.SETTINGS if each.default is None}
     with pytest.raises(WrongSetting, match=variable):
         settings.Settings.read({**given, variable: value})
-    assert settings.Settings.read(given).archive_wait_ms == 900_000
+    parsed = settings.Settings.read(given)
+    assert (parsed.archive_wait_ms, parsed.traces, parsed.late_ms) == (900_000, "asked", 10_000)

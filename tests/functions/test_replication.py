@@ -18,11 +18,9 @@ from functions.report.handler import handle as report
 from tests.functions.cloud import Cloud, become, event, restart
 from tests.functions.streaming import get_bytes
 from tidings.aws.stage import stage
-from tidings.core.model.cursors import PAGE_END, Place
-from tidings.core.model.pages import Page, Pages
+from tidings.core.model.pages import Page
 from tidings.core.replication.relay import Relay
 from tidings.core.replication.wire import ReplicationBatch, decode_batch
-from tidings.core.settings.profiles import Profile
 
 MASTER = "https://a.example/feeds/main"
 UPSTREAM = "https://b.example/feeds/main"
@@ -99,59 +97,6 @@ def test_a_reply_is_packed_for_who_takes_it(cloud: Cloud) -> None:
     assert "content-encoding" not in headers
 
 
-def test_D16_D17_D19_where_the_log_begins(cloud: Cloud) -> None:
-    """410 with the floor; the page before it is served, and at the end there is nothing."""
-    pages = [posted(name) for name in "abc"]
-    stage().stores.log.raise_floor("main", 3)
-
-    status, error = refusal("main/pages", f"after={pages[0].end.encode()}")
-    assert (status, error["code"], error["floor"]) == (410, "log_fell_off", 3)
-    assert refusal("main/pages")[0] == 410
-    assert [page.number for page in batch(f"after={pages[1].end.encode()}").pages] == [3]
-    assert batch(f"after={pages[2].end.encode()}").pages == ()
-
-
-def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy may still get there. Its pages are not new, and are not looked up at once."""
-    posted("a")
-    chain(monkeypatch, master=MASTER, checkpoint=1)
-    looks = []
-    read = stage().stores.log.read
-
-    def counted(
-        feed: str, after: int, limit: int | None = None, *, eventual: bool = False
-    ) -> Pages:
-        looks.append(after)
-        return read(feed, after, limit, eventual=eventual)
-
-    monkeypatch.setattr(stage().stores.log, "read", counted)
-    found = batch(f"after={Place(9, PAGE_END, 7).encode()}&block=1")
-
-    assert (found.pages, found.pending, found.status.head < 9) == ((), 0, True)
-    assert len(looks) < 20
-
-
-def test_leaves_are_needed_for_parents(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for consumers: without the feed's setting a copy would keep objects that left."""
-    posted("a", parents=["p"])
-
-    for what in ("main/pages", "main/rows"):
-        status, error = refusal(what, "parents=p&bucket=1")
-        assert (status, error["code"]) == (400, "leave_not_kept")
-    assert stage().profiles.save("main", Profile(leave=True, version=0))
-    assert batch("parents=p&block=1").pages == ()  # the removed parents are not known yet
-    project(monkeypatch)
-    assert [page.slots for page in batch("parents=p").pages] == [(0,)]
-
-
-def test_other_methods(cloud: Cloud) -> None:
-    """A preflight is answered, everything else refused."""
-    status, headers, _ = asked("main/pages", method="OPTIONS", origin="https://page.example")
-    assert (status, headers["access-control-allow-methods"]) == (204, "GET, OPTIONS")
-    status, headers, _ = asked("main/rows", method="POST")
-    assert (status, headers["allow"]) == (405, "GET, OPTIONS")
-
-
 def test_nobody_posts_to_a_copy(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """409 with the address of the master, as far as it is known; nothing is written."""
     for known, address in (({}, UPSTREAM), ({"master": MASTER}, MASTER)):
@@ -184,14 +129,3 @@ def test_D1_both_kinds_in_one_deployment(cloud: Cloud, monkeypatch: pytest.Monke
         assert json.loads(report(asking, None)["body"])["source"] == source
     posting = event("http_post", pathParameters={"feed": "own"})
     assert ingest(posting, None)["statusCode"] == 204
-
-
-def test_a_page_with_holes_in_the_table(cloud: Cloud) -> None:
-    """Entries that a selection left out of a copied page are left out for the next copy, too."""
-    page = posted("a", "b", "c")
-    some = replace(page, number=2, append_id="x").only([(0, page.lines[0]), (2, page.lines[2])])
-    stage().stores.log.put("main", some)
-
-    found = batch(f"after={page.end.encode()}").pages
-
-    assert [list(each.entries()) for each in found] == [[(0, page.lines[0]), (2, page.lines[2])]]

@@ -19,10 +19,8 @@ from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.auth.keys import KeyIssuer, KeyStore, parse
 from tidings.core.catchup.sse import RESUME, Chunk, Stream
-from tidings.core.settings.profiles import OPLOG, Profile
 from tidings.core.version import VERSION
 from tidings.http import asgi, settings
-from tidings.http.settings import WrongSetting
 from tidings.http.streams import sse
 from tidings.http.streams.sse import LAST_MS
 
@@ -49,14 +47,6 @@ def test_a_stream_sends_blocks_from_the_cursor_on(cloud: Cloud) -> None:
     assert all(
         [line.partition(":")[0] for line in block] == ["id", "event", "data"] for block in blocks
     )
-
-
-def test_9_8_a_browser_gets_a_page_and_no_stream(cloud: Cloud) -> None:
-    """A stage has no console; the page says how to read, and the response ends at once."""
-    status, headers, text = read("/", headers={"accept": "text/html,*/*;q=0.8"})
-
-    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert "tidings tail" in text and text.endswith("</p>\n")
 
 
 @pytest.mark.parametrize("context", ["{", "[]", '{"deadline":null}', '{"deadline":1e999}'])
@@ -120,18 +110,6 @@ def test_a_reader_who_takes_nothing_is_cut(cloud: Cloud, monkeypatch: pytest.Mon
     assert now_ms() - started >= 1_500
 
 
-@pytest.mark.parametrize("seconds", ["59", "841", "2m"])
-def test_how_long_a_stream_lasts_is_bounded(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, seconds: str
-) -> None:
-    """By what clients take for a failure, and by what Lambda gives a function."""
-    monkeypatch.setenv("TIDINGS_STREAM_SECONDS", seconds)
-    restart()
-
-    with pytest.raises(WrongSetting, match=f"TIDINGS_STREAM_SECONDS='{seconds}': must be"):
-        stage()
-
-
 def test_a_stream_ends_before_lambda_cuts_it(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """As any stream ends, between two blocks: a resumed one gets the rest, and nothing again."""
     ingest(event("http_post"), None)
@@ -151,15 +129,6 @@ def test_a_stream_ends_before_lambda_cuts_it(cloud: Cloud, monkeypatch: pytest.M
         last = texts[-1].rstrip("\n").rpartition("\n\n")[2]
         told["last-event-id"] = last.partition("\n")[0].removeprefix("id: ")
     assert len(texts) > 1
-
-
-def test_O13_a_feed_that_answers_as_oplog(cloud: Cloud) -> None:
-    """The status alone: no body and no type of one."""
-    stage().profiles.save("main", Profile(compat=OPLOG))
-    status, headers, body = read("/", headers={**SSE, "last-event-id": "abcd"})
-
-    assert (status, body) == (400, "")
-    assert "content-type" not in headers
 
 
 def test_a_preflight_is_answered_for_the_origins_of_the_setting(
@@ -182,21 +151,6 @@ def test_a_preflight_is_answered_for_the_origins_of_the_setting(
     )
     assert "access-control-allow-origin" not in other
     assert (listed["vary"], other["vary"]) == ("Origin", "Origin")
-
-
-def test_leaves_are_asked_for_by_a_query(cloud: Cloud) -> None:
-    """A feed that keeps none refuses in words; one that does streams."""
-    query = "parents=user/ann&leave=true"
-    status, _, body = read("/", headers=SSE, query=query)
-    error = json.loads(body)["error"]
-
-    assert (status, error["code"], error["field"]) == (400, "leave_not_kept", "leave")
-    assert "`tidings feed set --feed main --leave on`" in error["rule"]
-
-    stage().profiles.save("main", Profile(leave=True))
-    restart()
-    status, *_ = read("/", headers=SSE, query=query + "&lastEventId=0", until="live")
-    assert status == 200
 
 
 def test_what_is_counted_is_written_before_the_answer_ends(

@@ -37,18 +37,6 @@ def test_D2_pages_are_copied_as_they_are(upstream: Upstream) -> None:
     assert f"after={found['cursor']}" in upstream.asked[-1]
 
 
-def test_D22_pause_stops_reading_and_resume_goes_on(upstream: Upstream) -> None:
-    """Nothing is lost and nothing comes twice."""
-    copied(upstream, 1)
-    assert act("pause")[1]["status"] == "paused"
-    asked = len(upstream.asked)
-    copied(upstream, 1, 2)
-    assert len(upstream.asked) == asked
-    assert act("resume")[0] == 200
-    wake()
-    assert ask("GET", RELAY)[1]["page"] == 2
-
-
 def test_D23_every_feed_is_told(cloud: Cloud, upstream: Upstream) -> None:
     """By name, status and position; an operator's step wakes the relay."""
     copied(upstream, 1)
@@ -56,22 +44,6 @@ def test_D23_every_feed_is_told(cloud: Cloud, upstream: Upstream) -> None:
     (found,) = ask("GET", "/relays")[1]["relays"]
     assert (found["feed"], found["status"], found["page"]) == ("main", "shutdown", 1)
     assert ("tidings-dev-follow-relay", {"ring": "main"}) in cloud.invoked
-
-
-def test_what_is_not_asked_for_rightly_is_refused(upstream: Upstream) -> None:
-    """By name."""
-    assert act("restart")[1]["error"]["code"] == "invalid_relay"
-    assert act("pause", {"for": 5})[1]["error"]["field"] == "for"
-    assert act("pause", [])[1]["error"]["field"] == "body"
-    assert act("resume")[0] == 409
-    assert ask("GET", RELAY, feed="nowhere")[1]["error"]["code"] == "unknown_feed"
-
-
-def test_a_local_feed_is_told_and_not_steered(cloud: Cloud) -> None:
-    """It has no upstream."""
-    assert ask("GET", RELAY)[1]["role"] == "master"
-    assert act("pause")[1]["error"]["code"] == "not_chained"
-    assert ask("PUT", PASSWORD, {"password": SECRET})[1]["error"]["code"] == "not_chained"
 
 
 def test_the_upstreams_password_is_sent_and_told_to_nobody(

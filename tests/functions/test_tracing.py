@@ -10,9 +10,7 @@ from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
 from functions.propose.handler import handle as propose
 from tests.functions.cloud import Cloud, become, event, lines_of, log_here, restart
-from tidings.aws.config import settings
 from tidings.aws.stage import stage
-from tidings.http.settings import WrongSetting
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACE_HEADERS = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
@@ -128,15 +126,3 @@ def test_a_late_page_is_told_though_nobody_traced_it(
     assert (line["message"], line["level"]) == ("late", "WARNING")
     assert (line["step"], line["feed"], line["page"], line["pages"]) == ("state", "main", 1, 3)
     assert "trace_id" not in line
-
-
-@pytest.mark.parametrize(
-    ("variable", "value"), [("TIDINGS_TRACES", "some"), ("TIDINGS_LATE_SECONDS", "-1")]
-)
-def test_a_setting_that_breaks_its_rule_is_refused(variable: str, value: str) -> None:
-    """By name, before anything runs with it."""
-    given = {each.variable: "x" for each in settings.SETTINGS if each.default is None}
-    with pytest.raises(WrongSetting, match=variable):
-        settings.Settings.read({**given, variable: value})
-    parsed = settings.Settings.read(given)
-    assert (parsed.traces, parsed.late_ms) == ("asked", 10_000)

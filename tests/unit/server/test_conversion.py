@@ -8,9 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from tests.contract import consumer_store, erasure_store, feed_store, relay_store, stream_store
-from tests.contract.key_store import KEY
-from tests.contract.profile_store import PROFILE
+from tests.contract import samples
 from tidings.core.auth.keys import KeyStore
 from tidings.core.changeagent.documents import OperatorDocument, OperatorDocuments
 from tidings.core.consumers.consumer import ConsumerStore
@@ -48,30 +46,30 @@ def test_documents_become_records(tmp_path: Path) -> None:
     for _ in range(2):
         with closing(Database(path)) as database:
             records = SqliteRecords(database)
-            assert [*KeyStore(records).keys(FEED)] == [replace(KEY, version=1)]
-            assert ProfileStore(records).profile(FEED) == replace(PROFILE, version=2)
+            assert [*KeyStore(records).keys(FEED)] == [replace(samples.KEY, version=1)]
+            assert ProfileStore(records).profile(FEED) == replace(samples.PROFILE, version=2)
             documents = OperatorDocuments(records)
             assert documents.operator_document(FEED, "webhooks") == OperatorDocument("a:b", 1)
             consumers = ConsumerStore(records)
-            consumer = replace(consumer_store.full(FEED), version=2)
+            consumer = replace(samples.consumer_of(FEED), version=2)
             assert [*consumers.consumers(FEED)] == [consumer]
-            parked = [replace(consumer_store.PARKED, id=name) for name in "01"]
+            parked = [replace(samples.PARKED, id=name) for name in "01"]
             assert [*consumers.parked(FEED, "index")] == parked
             notes = [each.what for each in consumers.notes(FEED, "index")]
             assert notes == ["pause 1", "pause 0"]
-            erasures, full = ErasureStore(records), replace(erasure_store.FULL, version=1)
+            erasures, full = ErasureStore(records), replace(samples.ERASURE, version=1)
             assert [*erasures.unfinished(FEED)] == [full]
-            done = replace(erasure_store.PLAIN, version=2, phase=Phase.DONE)
+            done = replace(samples.ERASURE_2, version=2, phase=Phase.DONE)
             assert [*erasures.erasures(FEED)] == [done, full]
             assert TombstoneStore(records).remembered(FEED) == Remembered(3, 2, 1)
-            relay = replace(relay_store.full(FEED), version=2)
+            relay = replace(samples.relay_of(FEED), version=2)
             assert SqliteRelays(database, SqliteLog(database)).relay(FEED) == relay
-            full_stream = stream_store.FULL
+            full_stream = samples.STREAM
             assert streams_in(records).get(FEED, full_stream.name) == full_stream
             assert records.get(HOST_RECORDS, VACUUM)
             assert rounds_in(records).get(FEED) == Round(7, 4_102_444_800_000)
             assert RelayPasswords(records).password(FEED) == "secret"
-            record = replace(feed_store.record("made"), version=1)
+            record = replace(samples.feed_record("made"), version=1)
             assert [*FeedStore(records).records()] == [*FeedStore(records).unfinished()] == [record]
             assert (deleted_feeds(database), feeds_with_webhooks(database)) == (["made"], [FEED])
             with database.reading() as sql:

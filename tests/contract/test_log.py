@@ -1,4 +1,4 @@
-"""What every log keeps to: `LogStore` and `Numbers`."""
+"""The contracts of the log, of claims, and of the rewriting of stored bodies."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.stores import Stores
+from tests.contract.stores import DYNAMODB_LOCAL, Stores, on
 from tidings.core import limits
+from tidings.core.consumers.consumer import Change, Consumer, Parked
 from tidings.core.counters import RESTORED, LogCounter
 from tidings.core.errors import Unavailable, Yielded
+from tidings.core.log.append import Claim
 from tidings.core.maintenance.retention import Round, rounds_in
 from tidings.core.model.pages import Page, encode, filler, jump
+from tidings.core.state.removed_parents import RemovedParents
 
 AT = 1_763_000_000_123
 EXPIRES = 4_102_444_800_000  # in 2100: an engine deletes what has expired while a test looks
@@ -235,3 +238,131 @@ class TestNumbers:
         found = stores.log.read(feed, 0)
         assert [page.number for page in found] == list(range(3, 64))
         assert {(page.body, page.at_ms) for page in found} == {("", AT)}
+
+
+NOW = 4_102_444_700_000  # in 2100: an engine deletes what has expired while a test looks
+
+
+CLAIM = Claim("key ~!", "f" * 64, "a" * 32, 7, NOW + limits.CLAIM_MS)
+
+
+class TestClaims:
+    def test_a_claim_is_found(self, stores: Stores, feed: str) -> None:
+        """Under its feed and key, as it was written."""
+        assert stores.claims.find(feed, CLAIM.key, now_ms=NOW) is None
+        assert stores.claims.claim(feed, CLAIM, now_ms=NOW) == CLAIM
+        assert stores.claims.find(feed, CLAIM.key, now_ms=NOW) == CLAIM
+        assert stores.claims.find(f"{feed}-other", CLAIM.key, now_ms=NOW) is None
+
+    def test_the_first_claim_stands(self, stores: Stores, feed: str) -> None:
+        """A second one learns the first one."""
+        stores.claims.claim(feed, CLAIM, now_ms=NOW)
+        second = replace(CLAIM, append_id="b" * 32, page=8)
+        assert stores.claims.claim(feed, second, now_ms=NOW) == CLAIM
+
+    def test_an_expired_claim_does_not_count(self, stores: Stores, feed: str) -> None:
+        """It is not found, and the key can be claimed again."""
+        stores.claims.claim(feed, CLAIM, now_ms=NOW)
+        late = CLAIM.expires_ms
+        assert stores.claims.find(feed, CLAIM.key, now_ms=late - 1) == CLAIM
+        assert stores.claims.find(feed, CLAIM.key, now_ms=late) is None
+        new = replace(CLAIM, page=9, expires_ms=late + limits.CLAIM_MS)
+        assert stores.claims.claim(feed, new, now_ms=late - 1) == CLAIM
+        assert stores.claims.claim(feed, new, now_ms=late) == new
+
+    def test_a_claim_moves_once(self, stores: Stores, feed: str) -> None:
+        """If two move it from the same page, the second gets the new page."""
+        stores.claims.claim(feed, CLAIM, now_ms=NOW)
+        moved = stores.claims.move(feed, CLAIM, 8)
+        assert moved == replace(CLAIM, page=8)
+        assert stores.claims.move(feed, CLAIM, 9) == moved
+        assert stores.claims.move(feed, moved, 10) == replace(CLAIM, page=10)
+        assert stores.claims.find(feed, CLAIM.key, now_ms=NOW) == replace(CLAIM, page=10)
+
+
+TRACE = f"00-{'0af7' * 8}-{'b7ad' * 4}-01"
+
+
+BODIES: list[tuple[str | bytes, str | bytes]] = [
+    ("text", "other"),
+    (b"\x78packed", b"\x78shorter"),
+    (b"\x78packed", "now text"),
+    ("text", b"\x78now packed"),
+]
+
+
+class TestRewrites:
+    @pytest.mark.parametrize(("before", "after"), BODIES)
+    def test_only_the_body_of_a_page_changes(
+        self, stores: Stores, feed: str, before: str | bytes, after: str | bytes
+    ) -> None:
+        """Its append id, its time, its expiry, its trace and its neighbours stay."""
+        written = Page(2, before, "ours", EXPIRES, EXPIRES + 1000, trace=TRACE, skipped=1)
+        neighbour = Page(3, before, "theirs", EXPIRES, EXPIRES + 1000)
+        for page in (written, neighbour):
+            stores.log.put(feed, page)
+        read = stores.log.read(feed, 1, 1)[0]
+
+        assert stores.rewrites.rewrite_page(feed, read, after)
+        assert stores.log.read(feed, 0) == [
+            replace(written, body=after, append_id="", expires_ms=0),
+            replace(neighbour, append_id="", expires_ms=0),
+        ]
+        assert stores.log.put(feed, replace(written, append_id="late")) == "ours"
+        assert list(stores.log.expiries(feed, 1, 2)) == [(2, EXPIRES + 1000)]
+
+    @on("memory", "sqlite", DYNAMODB_LOCAL)  # moto counts binary values as base64
+    def test_the_largest_page_is_rewritten(self, stores: Stores, feed: str) -> None:
+        """The body that was read and the new body fit one request."""
+        before, after = b"x" * limits.PAGE_BYTES_MAX, b"y" * limits.ERASED_PAGE_BYTES_MAX
+        stores.log.put(feed, Page(1, before, "ours", EXPIRES, EXPIRES))
+        assert stores.rewrites.rewrite_page(feed, stores.log.read(feed, 0)[0], after)
+        assert stores.log.read(feed, 0)[0].body == after
+
+    def test_a_page_is_rewritten_once_or_not_at_all(self, stores: Stores, feed: str) -> None:
+        """A repeated call finds its result; a page that is gone or other is left alone."""
+        read = Page(1, "before", "", EXPIRES)
+        assert not stores.rewrites.rewrite_page(feed, read, "after")
+        assert stores.log.read(feed, 0) == []
+        stores.log.put(feed, Page(1, "before", "ours", EXPIRES, EXPIRES))
+        assert not stores.rewrites.rewrite_page(feed, replace(read, body="stale"), "after")
+        assert stores.log.read(feed, 0)[0].body == "before"
+        for _ in range(2):
+            assert stores.rewrites.rewrite_page(feed, read, "after")
+        assert stores.log.read(feed, 0)[0].body == "after"
+        assert not stores.rewrites.rewrite_page(f"{feed}-other", read, "after")
+
+    @pytest.mark.parametrize(("before", "after"), BODIES)
+    def test_removed_parents_are_rewritten(
+        self, stores: Stores, feed: str, before: str | bytes, after: str | bytes
+    ) -> None:
+        """Like pages: only stored ones that are as they were read."""
+        removed = RemovedParents(4, before)
+        assert not stores.rewrites.rewrite_removed_parents(feed, removed, after)
+        assert stores.removed_parents.read(feed, 0, 9) == []
+        stores.removed_parents.write(
+            feed, [replace(removed, expires_ms=EXPIRES), RemovedParents(5, "{}")]
+        )
+        other = replace(removed, body="stale")
+        assert not stores.rewrites.rewrite_removed_parents(feed, other, after)
+        for _ in range(2):
+            assert stores.rewrites.rewrite_removed_parents(feed, removed, after)
+        found = stores.removed_parents.read(feed, 0, 9)
+        assert found == [RemovedParents(4, after), RemovedParents(5, "{}")]
+
+    def test_a_parked_message_is_rewritten(self, stores: Stores, feed: str) -> None:
+        """Without a new version of its consumer, and only as it was read."""
+        parked = Parked("0" * 24, '{"event":"update"}', "too long", EXPIRES, 3)
+        other = replace(parked, id="1" * 24)
+        changed = replace(parked, line='{"event":"delete"}', error="")
+        assert not stores.rewrites.rewrite_parked(feed, "index", parked, changed)
+        for version, each in enumerate((parked, other)):
+            change = Change(Consumer(feed, "index", parked=version + 1), park=each)
+            assert stores.consumers.write(feed, "index", version, change)
+        stale = replace(parked, attempts=1)
+        assert not stores.rewrites.rewrite_parked(feed, "index", stale, changed)
+        for _ in range(2):
+            assert stores.rewrites.rewrite_parked(feed, "index", parked, changed)
+        assert list(stores.consumers.parked(feed, "index")) == [changed, other]
+        consumer = stores.consumers.consumer(feed, "index")
+        assert consumer is not None and consumer.version == 2

@@ -1,7 +1,4 @@
-"""What every store of connections keeps to:
-
-`ConnectionStore`, `Inbox`, `SubscriptionStore`.
-"""
+"""The contracts of connections, of the registry of listeners, and of the outbox."""
 
 from __future__ import annotations
 
@@ -12,8 +9,10 @@ from operator import attrgetter
 import pytest
 
 from tests.contract.stores import NOT_ON_SQLITE, Stores, unset
+from tidings.core.ingest.outbox import OutboxMessage
 from tidings.core.model.events import OPTIONS, EventOptions
 from tidings.core.model.filters import EVERYTHING, FIELDS, Filter, of, parent_key, type_key
+from tidings.core.triton.registration import Kind, Listener, Registered
 from tidings.core.websocket.connections import (
     Change,
     Connection,
@@ -295,3 +294,83 @@ class TestSubscriptions:
         assert stores.subscriptions.all(feed) == [odd]
         stores.subscriptions.remove(feed, odd)
         assert stores.subscriptions.all(feed) == []
+
+
+VM, NET = Kind("vm", ("nic", "alias")), Kind("ä/net", ())
+ENTERED_MS = 4_102_444_700_123
+
+
+def listener(feed: str, *kinds: Kind, instance: str = "i€") -> Listener:
+    return Listener(2, feed, instance, '"tcns"', kinds)
+
+
+@NOT_ON_SQLITE
+class TestRegistry:
+    def test_an_entry_for_each_resource(self, stores: Stores, feed: str) -> None:
+        """In its feed alone, by instance and resource, whole; without resources, none."""
+        mine = listener(feed, VM, NET)
+        assert stores.registry.enter(feed, "c1=", mine) == []
+        assert stores.registry.enter(feed, "c2=", listener(feed, VM, instance="")) == []
+        assert stores.registry.enter(feed, "c3=", listener(feed)) == []
+        assert stores.registry.registered(feed) == [
+            Registered("c2=", "", '"tcns"', VM),
+            Registered("c1=", "i€", '"tcns"', VM),
+            Registered("c1=", "i€", '"tcns"', NET),
+        ]
+        assert stores.registry.registered(f"{feed}-other") == []
+
+    def test_the_last_of_an_instance_stands(self, stores: Stores, feed: str) -> None:
+        """It gets the replaced one; a late removal of that one changes nothing."""
+        first, second = listener(feed, VM, NET), listener(feed, VM)
+        stores.registry.enter(feed, "c1", first)
+        assert stores.registry.enter(feed, "c1", first) == []
+        assert stores.registry.enter(feed, "c2", second) == ["c1"]
+        stores.registry.leave(feed, "c1", first)
+        assert stores.registry.registered(feed) == [Registered("c2", "i€", '"tcns"', VM)]
+        stores.registry.leave(feed, "c2", second)
+        stores.registry.leave(feed, "c2", second)
+        assert stores.registry.registered(feed) == []
+
+    def test_a_connection_takes_its_entries_along(self, stores: Stores, feed: str) -> None:
+        """When it is removed; it is read from the store with its registrations."""
+        mine = listener(feed, VM, NET)
+        opened = Connection(f"{feed}=", ENTERED_MS, State.JOINING, feed, mine.filter, listener=mine)
+        stores.connections.open(opened)
+        assert stores.connections.get(opened.id) == opened
+        stores.registry.enter(feed, opened.id, mine)
+        stores.connections.remove(opened.id)
+        assert stores.registry.registered(feed) == []
+
+    def test_a_listener_that_has_not_registered_is_kept(self, stores: Stores, feed: str) -> None:
+        """Its connection says the version and the feed of its handshake."""
+        opened = Connection(f"{feed}=", ENTERED_MS, listener=Listener(1, feed))
+        stores.connections.open(opened)
+        assert stores.connections.get(opened.id) == opened
+        stores.connections.remove(opened.id)
+        assert stores.connections.get(opened.id) is None
+
+
+@NOT_ON_SQLITE
+class TestOutbox:
+    def test_messages_come_in_the_order_of_their_ids(self, stores: Stores, feed: str) -> None:
+        """Whole, of their feed alone, until they are done; done twice is fine."""
+        first, second = (
+            OutboxMessage("1-a", "items", '{"ä":1}\n{}'),
+            OutboxMessage("2-a", "operations", "{}"),
+        )
+        for message in (second, first):
+            stores.outbox.leave(feed, message)
+        stores.outbox.leave(f"{feed}-other", first)
+        assert stores.outbox.pending(feed) == [first, second]
+        stores.outbox.done(feed, first)
+        stores.outbox.done(feed, first)
+        assert stores.outbox.pending(feed) == [second]
+        assert stores.outbox.pending(f"{feed}-other") == [first]
+
+    def test_a_message_that_is_put_aside_waits_no_longer(self, stores: Stores, feed: str) -> None:
+        """Again, after a crash, changes nothing."""
+        message = OutboxMessage("1-a", "items", "{}")
+        stores.outbox.leave(feed, message)
+        for _ in range(2):
+            stores.outbox.put_aside(feed, message, "unknown resource: disk")
+        assert stores.outbox.pending(feed) == []

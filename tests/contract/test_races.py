@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.contract.claim_store import CLAIM
-from tests.contract.claim_store import NOW as CLAIMED
-from tests.contract.connection_store import connection
-from tests.contract.follower_store import NOW, take
 from tests.contract.stores import DYNAMODB_LOCAL, Stores, on
+from tests.contract.test_connections import connection
+from tests.contract.test_followers import NOW, take
+from tests.contract.test_log import CLAIM
+from tests.contract.test_log import NOW as CLAIMED
 from tidings.core.followers.leases import Observation
 
 if TYPE_CHECKING:

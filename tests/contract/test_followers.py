@@ -1,15 +1,22 @@
-"""What every store of followers keeps to: `FollowerStore` and `Checkpoints`."""
+"""The contracts of followers, of feeds that are due, and of counters."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from tests.contract.stores import Stores
 from tidings.core import limits
+from tidings.core.changeagent.documents import OperatorDocument
+from tidings.core.consumers.consumer import Change, Consumer, Note
+from tidings.core.counters import Totals
 from tidings.core.errors import LeaseLost
 from tidings.core.followers.leases import Lease, Observation
+from tidings.core.log.due import NEXT_SWEEP, Due
+from tidings.core.model.filters import Filter
+from tidings.core.settings.profiles import Profile
 
 NOW = 4_102_444_700_123  # in 2100: an engine deletes what has expired while a test looks
 
@@ -182,3 +189,167 @@ class TestFollowers:
             assert lease is not None
             stores.followers.save(lease, page, now_ms=NOW)
         assert stores.followers.checkpoints(feed) == {"push": 3, "state": 5}
+
+
+SWEPT_MS, LATER = 1_763_000_000_000, 1_763_000_060_000
+
+
+def due(stores: Stores, feed: str, now_ms: int = SWEPT_MS) -> Due | None:
+    """Return the visit of *feed* that is due at *now_ms*."""
+    return next((each for each in stores.due.due(now_ms) if each.feed == feed), None)
+
+
+def settle(stores: Stores, feed: str, next_ms: int | None) -> None:
+    visit = due(stores, feed)
+    assert visit is not None
+    assert stores.due.settle(visit, next_ms, head=stores.log.head(feed))
+
+
+def register(stores: Stores, feed: str) -> None:
+    consumer = Consumer(feed, "billing", Filter())
+    assert stores.consumers.write(feed, "billing", 0, Change(consumer))
+
+
+def pause(stores: Stores, feed: str) -> None:
+    consumer = stores.consumers.consumer(feed, "billing")
+    assert consumer is not None
+    paused = Change(replace(consumer, paused=True), Note(SWEPT_MS, "ops", "paused", "test"))
+    assert stores.consumers.write(feed, "billing", consumer.version, paused)
+
+
+CHANGES: dict[str, Callable[[Stores, str], object]] = {
+    "number of the log": lambda stores, feed: stores.log.take(feed),
+    "jump of the log": lambda stores, feed: stores.numbers.raise_head(feed, 1_000),
+    "profile": lambda stores, feed: stores.profiles.save(feed, Profile(max_age_s=3_600)),
+    "document": lambda stores, feed: stores.operator_documents.write(
+        feed, "configuration", OperatorDocument("{}")
+    ),
+    "new consumer": register,
+    "change of a consumer": pause,
+}
+
+
+class TestDueFeeds:
+    def test_a_new_feed_is_not_due(self, stores: Stores, feed: str) -> None:
+        assert due(stores, feed) is None
+
+    def test_a_marked_feed_is_due_until_it_is_settled(self, stores: Stores, feed: str) -> None:
+        """Other feeds are not, and a mark may be repeated."""
+        for _ in range(2):
+            stores.due.mark(feed)
+        assert due(stores, feed) is not None
+        assert due(stores, f"{feed}-other") is None
+        settle(stores, feed, None)
+        assert due(stores, feed, LATER) is None
+
+    def test_a_feed_becomes_due_at_its_time(self, stores: Stores, feed: str) -> None:
+        stores.due.mark(feed)
+        settle(stores, feed, LATER)
+        assert due(stores, feed, LATER - 1) is None
+        visit = due(stores, feed, LATER)
+        assert visit is not None and visit.at_ms == LATER
+
+    def test_a_mark_counts_before_the_time(self, stores: Stores, feed: str) -> None:
+        stores.due.mark(feed)
+        settle(stores, feed, LATER)
+        stores.due.mark(feed)
+        visit = due(stores, feed)
+        assert visit is not None and visit.at_ms == NEXT_SWEEP
+
+    @pytest.mark.parametrize("next_ms", [None, LATER])
+    def test_a_feed_that_was_marked_during_the_visit_stays_due(
+        self, stores: Stores, feed: str, next_ms: int | None
+    ) -> None:
+        """Whether it was due because of a mark or because of its time."""
+        for _ in range(2):
+            stores.due.mark(feed)
+            visit = due(stores, feed)
+            assert visit is not None
+            stores.due.mark(feed)
+            assert not stores.due.settle(visit, next_ms, head=0)
+            assert due(stores, feed) is not None
+            settle(stores, feed, SWEPT_MS)
+
+    @pytest.mark.parametrize("what", CHANGES)
+    def test_a_change_makes_the_feed_due(self, stores: Stores, feed: str, what: str) -> None:
+        """Also during a visit, whatever the visit has read before."""
+        if what == "change of a consumer":
+            register(stores, feed)
+        stores.due.mark(feed)
+        visit, head = due(stores, feed), stores.log.head(feed)
+        assert visit is not None
+        settle(stores, feed, None)
+
+        CHANGES[what](stores, feed)
+
+        assert not stores.due.settle(visit, None, head=head)
+        assert due(stores, feed) is not None
+
+
+COUNTED_MS = 4_102_444_700_000  # in 2100: an engine deletes what has expired while a test looks
+
+
+class TestCounters:
+    def test_a_new_feed_has_counted_nothing(self, stores: Stores, feed: str) -> None:
+        """All zeros, and no feed sees another one's counts."""
+        stores.counters.refuse(f"{feed}-other")
+        assert stores.counters.totals(feed, now_ms=COUNTED_MS) == Totals()
+
+    def test_counts_add_up(self, stores: Stores, feed: str) -> None:
+        """By every writer: refused requests, streams opened, events sent."""
+        for _ in range(3):
+            stores.counters.refuse(feed)
+        stores.counters.serve(feed, connections=1, sent=0)
+        stores.counters.serve(feed, connections=0, sent=1000)
+        stores.counters.serve(feed, connections=2, sent=5)
+        found = stores.counters.totals(feed, now_ms=COUNTED_MS)
+        assert found == Totals(refused=3, connections=3, sent=1005)
+
+    def test_clients_are_those_of_all_places(self, stores: Stores, feed: str) -> None:
+        """Each place says its own number again, and it replaces the one before."""
+        stores.counters.attend(feed, "a", 2, until_ms=COUNTED_MS + 1000)
+        stores.counters.attend(feed, "b", 5, until_ms=COUNTED_MS + 1000)
+        stores.counters.attend(feed, "a", 1, until_ms=COUNTED_MS + 1000)
+        stores.counters.attend(f"{feed}-other", "a", 9, until_ms=COUNTED_MS + 1000)
+        assert stores.counters.totals(feed, now_ms=COUNTED_MS).clients == 6
+
+    def test_a_place_that_falls_silent_is_forgotten(self, stores: Stores, feed: str) -> None:
+        """At its time, to the millisecond, although DynamoDB deletes it later."""
+        stores.counters.attend(feed, "killed", 7, until_ms=COUNTED_MS + 1000)
+        assert stores.counters.totals(feed, now_ms=COUNTED_MS + 999).clients == 7
+        assert stores.counters.totals(feed, now_ms=COUNTED_MS + 1000).clients == 0
+
+    def test_a_clock_that_was_ahead_keeps_no_place(self, stores: Stores, feed: str) -> None:
+        """No place is recorded for longer than two minutes from now."""
+        stores.counters.attend(feed, "killed", 7, until_ms=COUNTED_MS + 2 * 3_600_000)
+        assert stores.counters.totals(feed, now_ms=COUNTED_MS).clients == 0
+
+    def test_a_place_that_empties_leaves_nothing(self, stores: Stores, feed: str) -> None:
+        """A repetition does no harm, nor does a place that never had a client."""
+        stores.counters.attend(feed, "a", 1, until_ms=COUNTED_MS + 1000)
+        for _ in range(2):
+            stores.counters.attend(feed, "a", 0, until_ms=COUNTED_MS + 1000)
+        assert stores.counters.totals(feed, now_ms=COUNTED_MS) == Totals()
+
+
+class TestKeyUsage:
+    def test_what_was_used_adds_up(self, stores: Stores, feed: str) -> None:
+        """For each key and each window."""
+        window = 410_244_480
+        assert stores.key_usage.add(feed, "a", window, 3) == 3
+        assert stores.key_usage.add(feed, "a", window, 4) == 7
+        assert stores.key_usage.add(feed, "b", window, 1) == 1
+        assert stores.key_usage.add(feed, "a", window + 1, 1) == 1
+        assert stores.key_usage.add(f"{feed}-other", "a", window, 1) == 1
+
+    def test_what_is_held_is_counted_until_its_time(self, stores: Stores, feed: str) -> None:
+        """For each key; released or expired ones do not count."""
+        held, now, later = stores.key_usage, 4_102_444_800_000, 4_102_444_900_000
+        assert held.hold(feed, "a", "x", until_ms=now + 5, now_ms=now) == 1
+        assert held.hold(feed, "a", "y", until_ms=later, now_ms=now) == 2
+        assert held.hold(feed, "b", "z", until_ms=later, now_ms=now) == 1
+        assert held.hold(f"{feed}-other", "a", "z", until_ms=later, now_ms=now) == 1
+        held.release(feed, "a", "y", later)
+        held.release(feed, "a", "none", later)
+        assert held.hold(feed, "a", "z", until_ms=later, now_ms=now + 4) == 2
+        assert held.hold(feed, "a", "v", until_ms=later, now_ms=now + 5) == 2

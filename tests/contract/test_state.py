@@ -1,4 +1,4 @@
-"""What every state keeps to: `StateStore`, `SumStore` and `TombstoneStore`."""
+"""The contracts of the state, of its sums, of tags and of removed parents."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from tests.contract.stores import Stores, unset
 from tidings.core import limits
+from tidings.core.changeagent.tag_index import Summary
+from tidings.core.state.removed_parents import RemovedBySlot, RemovedParents, encode
 from tidings.core.state.rows import (
     ABSENT,
     NOTHING,
@@ -304,3 +306,105 @@ class TestTombstones:
         assert not stores.tombstones.remember(feed, None, RAISED)
         assert not stores.tombstones.remember(feed, RAISED, RAISED.then(5, 6))
         assert stores.tombstones.remembered(feed) == REMEMBERED
+
+
+LEFT: RemovedBySlot = {0: ("user/ann",), 17: ("channel/ä€𝄞", "user/bob")}
+
+
+def removed_parents(page: int, left: RemovedBySlot = LEFT) -> RemovedParents:
+    body = encode(left)
+    assert body is not None
+    return RemovedParents(page, body)
+
+
+class TestRemovedParents:
+    def test_removed_parents_come_back_as_they_were(self, stores: Stores, feed: str) -> None:
+        """Small ones as text, large ones deflated; and none is not the same as unknown."""
+        many: RemovedBySlot = {slot: (f"user/{slot}",) for slot in range(1000)}
+        written = [removed_parents(1), removed_parents(2, {}), removed_parents(4, many)]
+        stores.removed_parents.write(feed, written)
+        assert stores.removed_parents.read(feed, 1, 4) == written
+        found = stores.removed_parents.read(feed, 1, 4)
+        assert [each.by_slot for each in found] == [LEFT, {}, many]
+
+    def test_only_the_pages_asked_for_are_read(self, stores: Stores, feed: str) -> None:
+        """Both ends included, in the order of the pages whatever the digits of their numbers."""
+        stores.removed_parents.write(feed, [removed_parents(page) for page in (100, 9, 10, 99)])
+        assert [each.page for each in stores.removed_parents.read(feed, 10, 99)] == [10, 99]
+        assert [each.page for each in stores.removed_parents.read(feed, 0, 2**40 - 1)] == [
+            9,
+            10,
+            99,
+            100,
+        ]
+        assert stores.removed_parents.read(feed, 11, 98) == []
+
+    def test_many_are_all_written(self, stores: Stores, feed: str) -> None:
+        """More than a batch, and more than one answer holds."""
+        large: RemovedBySlot = {slot: (f"{slot:0640}",) for slot in range(60)}
+        written = [
+            RemovedParents(page, str(removed_parents(page, large).by_slot)) for page in range(1, 61)
+        ]
+        stores.removed_parents.write(feed, written)
+        assert stores.removed_parents.read(feed, 1, 60) == written
+
+    def test_the_first_ones_of_a_page_stand(self, stores: Stores, feed: str) -> None:
+        """A late write changes nothing, but its other pages are written."""
+        stores.removed_parents.write(feed, [removed_parents(1)])
+        stores.removed_parents.write(feed, [removed_parents(1, {}), removed_parents(2, {})])
+        stores.removed_parents.write(feed, [RemovedParents(2, removed_parents(2).body, EXPIRES)])
+        assert stores.removed_parents.read(feed, 1, 2) == [
+            removed_parents(1),
+            removed_parents(2, {}),
+        ]
+
+    def test_they_stay_apart_from_rows_and_other_feeds(self, stores: Stores, feed: str) -> None:
+        """A copy of the state never meets them, nor does another feed."""
+        stores.removed_parents.write(feed, [removed_parents(1)])
+        stores.removed_parents.write(feed, [])
+        stores.state.write(feed, [row("video/x")])
+        assert stores.state.read(feed, row("video/x").bucket) == [row("video/x")]
+        assert stores.removed_parents.read(f"{feed}-other", 1, 1) == []
+
+
+def summary(first: int, last: int) -> Summary:
+    return Summary(first, last, bytes([first % 256, 0, 255]))
+
+
+class TestTags:
+    def test_summaries_come_back_as_they_were(self, stores: Stores, feed: str) -> None:
+        """In the order of the pages they end with, whatever the digits of their numbers."""
+        written = [summary(1, 9), summary(10, 10), summary(11, 200), summary(201, 2**40 - 1)]
+        stores.tags.write(feed, list(reversed(written)))
+
+        assert stores.tags.read(feed, 0, 100) == written
+        assert stores.tags.read(feed, 9, 100) == written[1:]
+        assert stores.tags.read(feed, 10, 1) == written[2:3]
+        assert stores.tags.read(feed, 2**40 - 1, 100) == []
+
+    def test_the_last_page_is_known(self, stores: Stores, feed: str) -> None:
+        """The last page with a summary; 0 before the first."""
+        assert stores.tags.last(feed) == 0
+        stores.tags.write(feed, [summary(1, 64), summary(65, 300)])
+        assert stores.tags.last(feed) == 300
+
+    def test_written_again_it_is_replaced(self, stores: Stores, feed: str) -> None:
+        """Two concurrent runs do no harm; the expiry is not returned."""
+        stores.tags.write(feed, [summary(1, 64)])
+        stores.tags.write(feed, [Summary(1, 64, b"\0", EXPIRES)])
+        assert stores.tags.read(feed, 0, 10) == [Summary(1, 64, b"\0")]
+
+    def test_many_are_all_written(self, stores: Stores, feed: str) -> None:
+        """More than a batch."""
+        written = [summary(page, page) for page in range(1, 61)]
+        stores.tags.write(feed, written)
+        assert stores.tags.read(feed, 0, 100) == written
+
+    def test_they_stay_apart_from_rows_and_other_feeds(self, stores: Stores, feed: str) -> None:
+        """A copy of the state never meets them, nor does another feed."""
+        stores.tags.write(feed, [summary(1, 64)])
+        stores.tags.write(feed, [])
+        stores.state.write(feed, [row("video/x")])
+        assert stores.state.read(feed, row("video/x").bucket) == [row("video/x")]
+        assert stores.removed_parents.read(feed, 0, 2**40 - 1) == []
+        assert stores.tags.read(f"{feed}-other", 0, 10) == []
