@@ -67,7 +67,9 @@ class UpstreamContract:
         assert [list(page.entries()) for page in found.pages][1] == []
         assert (len(found.pages), found.filtered) == (2, 1)
 
-    def test_D16_D17_D21_what_cannot_be_gone_on_from_is_told(self, upstream_feed: UpstreamFeed) -> None:
+    def test_D16_D17_D21_what_cannot_be_gone_on_from_is_told(
+        self, upstream_feed: UpstreamFeed
+    ) -> None:
         """A log that begins later, and another log."""
         for name in ("a", "b", "c"):
             upstream_feed.post("video", name)

@@ -15,9 +15,7 @@ from botocore.awsrequest import AWSRequest
 
 from tests.functions.cloud import Cloud, restart
 from tests.functions.grant_scenes import SCENES, Requests, record_requests
-from tests.iam.policy import Call, allowed, covers
-from tests.iam.requests import calls_of
-from tests.iam.roles import Place, Roles, privileges
+from tests.iam.roles import Call, Place, Roles, allowed, calls_of, covers, privileges
 from tests.iam.scenes import MORE, Scene
 from tests.iam.signing import signatures
 from tests.iam.stages import KINDS, deployed, template

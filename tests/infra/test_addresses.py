@@ -1,4 +1,4 @@
-"""One address for the three of a stage: its cache, and the origin of each request."""
+"""The addresses of a stage: a domain of its own, and one address for all three."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aws_cdk.assertions import Template as Synthesised
 
 from infra import suppressions
 from infra.names import SOCKET_STAGE
-from infra.parts.apis import CODE, WINDOW_HEADER, Unreachable, Urls, one_address
+from infra.parts.apis import CODE, WINDOW_HEADER, FeedHttpApi, Unreachable, Urls, one_address
 from infra.settings import STAGES, Domain, OneAddress, Stage
 from tests.infra.templates import Template, app
 from tidings.core import limits
@@ -210,3 +210,33 @@ def test_the_checks_of_synth_find_nothing(built: tuple[cdk.Stack, Template]) -> 
     any_text = Match.string_like_regexp("AwsSolutions.*")
     assert Annotations.from_stack(built[0]).find_error("*", any_text) == []
     assert Annotations.from_stack(built[0]).find_warning("*", any_text) == []
+
+
+ARN = "arn:aws:acm:eu-west-1:123456789012:certificate/1"
+
+
+def api(domain: Domain) -> Synthesised:
+    """Return the API of a stage with this domain, without its routes."""
+    stack, stage = cdk.Stack(app(), "Stack"), replace(STAGES[0], domain=domain)
+    FeedHttpApi(stack, "Http", stage=stage, functions={}, cors_origins=["*"])
+    return Synthesised.from_stack(stack)
+
+
+def test_a_domain_is_mapped_below_its_prefix() -> None:
+    """The API's own address stays valid."""
+    found = api(Domain("feed.example.com", ARN, prefix="foo"))
+
+    found.has_resource_properties(
+        "AWS::ApiGatewayV2::DomainName", {"DomainName": "feed.example.com"}
+    )
+    found.has_resource_properties("AWS::ApiGatewayV2::ApiMapping", {"ApiMappingKey": "foo"})
+    found.has_resource_properties("AWS::ApiGatewayV2::Api", {"DisableExecuteApiEndpoint": False})
+
+
+def test_a_trust_store_demands_certificates() -> None:
+    """The API's own address does not bypass it."""
+    found = api(Domain("feed.example.com", ARN, truststore="s3://certs/clients/ca.pem"))
+
+    [name] = found.find_resources("AWS::ApiGatewayV2::DomainName").values()
+    assert "clients/ca.pem" in str(name["Properties"]["MutualTlsAuthentication"])
+    found.has_resource_properties("AWS::ApiGatewayV2::Api", {"DisableExecuteApiEndpoint": True})
