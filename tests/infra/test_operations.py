@@ -63,18 +63,10 @@ def test_a_first_deploy_that_fails_leaves_no_name_behind(template: Template) -> 
     assert template.stage.keep_data == (held <= kinds)
 
 
-def test_buckets_are_closed(template: Template) -> None:
-    """Private, encrypted, TLS only, emptied after a while."""
-    buckets = template.resources("AWS::S3::Bucket")
-    policies = template.resources("AWS::S3::BucketPolicy").values()
-
-    assert {policy["Bucket"]["Ref"] for policy in policies} == set(buckets)
-    for bucket in buckets.values():
-        assert all(bucket["PublicAccessBlockConfiguration"].values())
+def test_buckets_are_emptied_after_a_while(template: Template) -> None:
+    """cdk-nag checks that they are private (S2) and accept TLS only (S10)."""
+    for bucket in template.resources("AWS::S3::Bucket").values():
         assert bucket["BucketEncryption"] and bucket["LifecycleConfiguration"]
-    for policy in policies:
-        denied = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Deny"]
-        assert denied[0]["Condition"]["Bool"]["aws:SecureTransport"] == "false"
 
 
 def test_both_apis_are_throttled_and_logged(template: Template) -> None:

@@ -1,4 +1,4 @@
-"""The patterns of docs/guides, as readers build them."""
+"""Nine defects that other feeds had, looked for in every kind of consumer."""
 
 from __future__ import annotations
 
