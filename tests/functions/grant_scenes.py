@@ -31,7 +31,7 @@ from tests.functions import test_correct as plans
 from tests.functions import test_erase as erasures
 from tests.functions import test_remove as removals
 from tests.functions.cloud import CONNECTION, archive_on_s3, become, event, message, restart
-from tests.functions.consuming import consuming
+from tests.functions.test_consume import consuming
 from tests.functions.test_propose import post as propose
 from tests.functions.test_supervise import relaying, supervising
 from tidings.aws import clients

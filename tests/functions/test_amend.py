@@ -106,3 +106,14 @@ def test_a_reply_of_rows_is_bounded(cloud: Cloud, monkeypatch: pytest.MonkeyPatc
     _, body = look({"keys": keys[body["count"] :]})
     assert [each["key"] for each in body["rows"]] == keys[-1:]
     assert body["count"] == 1
+
+
+def test_what_is_too_large_is_refused(cloud: Cloud) -> None:
+    """With its field, and nothing is written."""
+    for (status, answer), refused in (
+        (ask(body="x" * (limits.REQUEST_BYTES_MAX + 1)), (413, "body")),
+        (ask(through="9" * 5_000), (400, "through")),
+        (look({"keys": ["a"] * (limits.LOOKUP_KEYS_MAX + 1)}), (400, "keys")),
+    ):
+        assert (status, answer["error"]["field"]) == refused
+    assert stage().stores.log.head("main") == 0

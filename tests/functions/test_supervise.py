@@ -122,6 +122,11 @@ def test_D23_every_feed_is_told(cloud: Cloud, upstream: Upstream) -> None:
     assert ("tidings-dev-follow-relay", {"ring": "main"}) in cloud.invoked
 
 
+def test_an_unknown_action_is_refused(upstream: Upstream) -> None:
+    assert act("restart")[1]["error"]["code"] == "invalid_relay"
+    assert act("resume")[0] == 409
+
+
 def test_the_upstreams_password_is_sent_and_told_to_nobody(
     upstream: Upstream, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Asking the function `consume`, and all it may be asked."""
+"""consume: named consumers over HTTP; tests/refusals has the rules of each field."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 
 from functions.consume.handler import handle
 from functions.ingest.handler import handle as ingest
-from tests.functions.cloud import answered, event, give_key
+from tests.functions.cloud import Cloud, answered, event, give_key
 from tidings.aws.stage import stage
+from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.settings.profiles import close
 
@@ -61,3 +62,16 @@ def consuming(monkeypatch: pytest.MonkeyPatch, start_recording: Callable[[], Req
     assert made[0] == 201, made
     assert ask("GET", keys, password=admin)[0] == 200
     assert ask("POST", f"{keys}/{{id}}/revoke", id=made[1]["id"], password=admin)[0] == 200
+
+
+def test_what_is_too_large_is_refused(cloud: Cloud) -> None:
+    """A body before it is parsed, a list, and a number with more digits than Python reads."""
+    log = "/feeds/{feed}/log"
+    long = {"from": "0" * 24, "limit": "9" * 5000}
+    ids = {"fence": 1, "ids": ["0" * 24] * (limits.ACK_IDS_MAX + 1)}
+    for (status, answer), refused in (
+        (act("step", {"why": "x" * limits.REQUEST_BYTES_MAX}), (413, "body")),
+        (act("ack", ids), (400, "ids")),
+        (ask("GET", log, query=long), (400, "limit")),
+    ):
+        assert (status, answer["error"]["field"]) == refused
