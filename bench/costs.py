@@ -369,9 +369,7 @@ def _format(used: dict[str, float]) -> str:
 
 @dataclass(slots=True)
 class Used:
-    """The usage of one call: units and requests of DynamoDB, CPU time, bytes of log lines, and the
-    number and bytes of *metrics* in CloudWatch's embedded format.
-    """
+    """The usage of one call; *metrics* are counted in CloudWatch's embedded format."""
 
     writes: float = 0
     reads: float = 0

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -41,6 +41,7 @@ from tests.fakes import (
     MemoryTags,
 )
 from tests.unit.core.scene import one_by_one
+from tidings.assembly.stores import Views
 from tidings.aws import clients
 from tidings.aws.config.deployment import TABLES, Table
 from tidings.aws.dynamodb import outbox as messages
@@ -68,15 +69,12 @@ from tidings.aws.dynamodb.state import (
 )
 from tidings.aws.dynamodb.tags import DynamoDBTags
 from tidings.aws.effects import now_ms
-from tidings.core.auth.keys import KeyStore
 from tidings.core.auth.quotas import KeyUsage
-from tidings.core.changeagent.documents import OperatorDocuments
 from tidings.core.changeagent.tag_index import TagStore
 from tidings.core.consumers.consumer import ConsumerStore
 from tidings.core.counters import Counters
 from tidings.core.durable_streams.stream import StreamStore
-from tidings.core.erasure.records import ErasureStore, RewriteStore
-from tidings.core.feeds.records import FeedStore
+from tidings.core.erasure.records import RewriteStore
 from tidings.core.followers.leases import FollowerStore
 from tidings.core.ingest.outbox import Outbox as OutboxPort
 from tidings.core.ingest.outbox import OutboxMessage
@@ -87,11 +85,9 @@ from tidings.core.maintenance import restore
 from tidings.core.records import RecordStore
 from tidings.core.replication.election import Coordinator
 from tidings.core.replication.relay import RelayStore
-from tidings.core.settings.profiles import ProfileStore
 from tidings.core.state.removed_parents import RemovedParentsStore
 from tidings.core.state.rows import StateStore
 from tidings.core.state.sums import SumStore
-from tidings.core.state.tombstones import TombstoneStore
 from tidings.core.triton.registration import Registry
 from tidings.core.websocket.connections import ConnectionStore, Inbox, SubscriptionStore
 from tidings.server.sqlite.database import Database
@@ -152,35 +148,28 @@ class OwnersOutbox(DynamoDBOutbox):
 
 
 @dataclass(frozen=True)
-class Stores:
+class Stores(Views):
+    records: RecordStore
     log: LogStore
     state: StateStore
     removed_parents: RemovedParentsStore
     followers: FollowerStore
     claims: ClaimStore
-    profiles: ProfileStore
     counters: Counters
     connections: ConnectionStore
     inbox: Inbox
     subscriptions: SubscriptionStore
     tags: TagStore
-    operator_documents: OperatorDocuments
     registry: Registry
     outbox: Outbox
-    consumers: ConsumerStore
     relays: RelayStore
     clusters: Coordinator
     numbers: restore.Numbers
-    keys: KeyStore
     key_usage: KeyUsage
-    tombstones: TombstoneStore
     sums: SumStore
     streams: StreamStore
-    erasures: ErasureStore
     rewrites: RewriteStore
-    feeds: FeedStore
     due: DueFeeds
-    records: RecordStore
     remove: Callable[[str], object]
 
 
@@ -191,70 +180,64 @@ def in_memory() -> Stores:
     inbox, subscriptions, registry = MemoryInbox(), MemorySubscriptions(), MemoryRegistry()
     log, removed_parents = MemoryLog(due.mark), MemoryRemovedParents()
     return Stores(
+        records,
         log,
         MemoryState(),
         removed_parents,
         MemoryFollowers(),
         MemoryClaims(),
-        ProfileStore(records),
         MemoryCounters(),
         MemoryConnections(inbox, subscriptions, registry),
         inbox,
         subscriptions,
         MemoryTags(),
-        OperatorDocuments(records),
         registry,
         MemoryOutbox(),
-        consumers,
         MemoryRelays(log),
         Coordinator(records),
         log,
-        KeyStore(records),
         MemoryKeyUsage(),
-        TombstoneStore(records),
         MemorySums(),
         MemoryStreams(),
-        ErasureStore(records),
         MemoryRewrites(log, removed_parents, consumers),
-        FeedStore(records),
         due,
-        records,
         records.forget,
     )
+
+
+class DynamoDBStores(Stores):
+    records: DynamoDBRecords
+
+    @cached_property
+    def erasures(self) -> DynamoDBErasures:
+        return DynamoDBErasures(self.records)
 
 
 def on_dynamodb(client: DynamoDBClient) -> Stores:
     records = DynamoDBRecords(client, "control")
     consumers = ConsumerStore(records)
-    return Stores(
+    return DynamoDBStores(
+        records,
         DynamoDBLog(client, "log", "control"),
         DynamoDBState(client, "state"),
         DynamoDBRemovedParents(client, "state"),
         DynamoDBFollowers(client, "control"),
         DynamoDBClaims(client, "control"),
-        ProfileStore(records),
         DynamoDBCounters(lambda: client, "control"),
         DynamoDBConnections(client, "connections"),
         DynamoDBInbox(client, "connections"),
         DynamoDBSubscriptions(client, "connections"),
         DynamoDBTags(client, "state"),
-        OperatorDocuments(records),
         DynamoDBRegistry(client, "connections"),
         OwnersOutbox(client, "outbox"),
-        consumers,
         DynamoDBRelays(client, "log", "control"),
         Coordinator(ClusterRecords(client, "control")),
         DynamoDBNumbers(client, "log", "control", lambda ms: None),
-        KeyStore(records),
         DynamoDBKeyUsage(client, "control"),
-        TombstoneStore(records),
         DynamoDBSums(client, "control"),
         MemoryStreams(),
-        DynamoDBErasures(records),
         DynamoDBRewrites(client, "log", "state", consumers),
-        FeedStore(records),
         DynamoDBDueFeeds(client, "control"),
-        records,
         partial(_remove, client),
     )
 
@@ -288,22 +271,15 @@ def on_sqlite(path: Path) -> Iterator[Stores]:
         removed_parents=SqliteRemovedParents(database),
         followers=followers,
         claims=SqliteClaims(database),
-        profiles=ProfileStore(records),
         counters=SqliteCounters(database),
         tags=SqliteTags(database),
-        operator_documents=OperatorDocuments(records),
-        consumers=consumers,
         relays=SqliteRelays(database, log),
         clusters=Coordinator(records),
         numbers=log,
-        keys=KeyStore(records),
-        tombstones=TombstoneStore(records),
         sums=SqliteSums(database),
         streams=SqliteStreams(database),
-        erasures=ErasureStore(records),
         rewrites=SqliteRewrites(database, consumers),
         due=SqliteDueFeeds(database),
-        feeds=FeedStore(records),
         records=records,
         remove=lambda feed: SqliteFeedData(database, followers, now_ms).remove(feed, "", LATER_MS),
     )

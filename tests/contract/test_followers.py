@@ -221,7 +221,7 @@ CHANGES: dict[str, Callable[[Stores, str], object]] = {
     "number of the log": lambda stores, feed: stores.log.take(feed),
     "jump of the log": lambda stores, feed: stores.numbers.raise_head(feed, 1_000),
     "profile": lambda stores, feed: stores.profiles.save(feed, Profile(max_age_s=3_600)),
-    "document": lambda stores, feed: stores.operator_documents.write(
+    "document": lambda stores, feed: stores.documents.write(
         feed, "configuration", OperatorDocument("{}")
     ),
     "new consumer": register,

@@ -198,8 +198,8 @@ VIEWS = {
     "document": View(
         lambda feed: OperatorDocument("a:b\n\u00e4"),
         lambda feed: OperatorDocument(),
-        lambda stores, feed, text: stores.operator_documents.write(feed, USERS, text),
-        lambda stores, feed: stores.operator_documents.operator_document(feed, USERS),
+        lambda stores, feed, text: stores.documents.write(feed, USERS, text),
+        lambda stores, feed: stores.documents.operator_document(feed, USERS),
         OperatorDocument(),
     ),
     "key": View(
@@ -225,8 +225,8 @@ VIEWS = {
     "feed": View(
         feed_record,
         FeedRecord,
-        lambda stores, feed, record: stores.feeds.save(record),
-        lambda stores, feed: stores.feeds.record(feed),
+        lambda stores, feed, record: stores.feed_store.save(record),
+        lambda stores, feed: stores.feed_store.record(feed),
     ),
 }
 
@@ -345,28 +345,28 @@ class TestFeeds:
     def test_records_are_listed_by_name_in_parts(self, stores: Stores, feed: str) -> None:
         names = [f"{feed}-{each:03}" for each in range(25)]
         for name in reversed(names):
-            assert stores.feeds.save(feed_record(name))
+            assert stores.feed_store.save(feed_record(name))
         found: list[str] = []
         after = f"{feed}-"
-        while part := stores.feeds.records(after, 10):
+        while part := stores.feed_store.records(after, 10):
             assert len(part) <= 10
             found += [each.name for each in part]
             after = found[-1]
         assert [name for name in found if name in names] == names
-        rest = stores.feeds.records(names[-1], 1)  # of other tests, which share DynamoDB Local
+        rest = stores.feed_store.records(names[-1], 1)  # of other tests, which share DynamoDB Local
         assert not {each.name for each in rest} & {*names}
 
     def test_unfinished_removals_are_found(self, stores: Stores, feed: str) -> None:
         """A record is found until its last removal is done, and with all of its fields."""
         live = FeedRecord(f"{feed}-live")
-        assert stores.feeds.save(live)
-        assert stores.feeds.save(feed_record(feed))
+        assert stores.feed_store.save(live)
+        assert stores.feed_store.save(feed_record(feed))
         stored = replace(feed_record(feed), version=1)
-        assert stored in stores.feeds.unfinished()
-        assert live.name not in [each.name for each in stores.feeds.unfinished()]
+        assert stored in stores.feed_store.unfinished()
+        assert live.name not in [each.name for each in stores.feed_store.unfinished()]
         dropped = stored.with_removal(replace(REMOVAL, tables=TABLES_DROPPED))
-        assert stores.feeds.save(dropped)
-        assert feed not in [each.name for each in stores.feeds.unfinished()]
+        assert stores.feed_store.save(dropped)
+        assert feed not in [each.name for each in stores.feed_store.unfinished()]
 
 
 PAGES = [Place(page, slot, 1_700_000_000 + page) for page, slot in ((4, 2), (9, 0), (10, 5))]
