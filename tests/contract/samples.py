@@ -92,7 +92,7 @@ KEY = Key(
     label="the phone of Ann",
     made_ms=4_102_444_700_000,
     made_by="bob",
-    revoked_ms=AT,
+    revoked_ms=4_102_444_750_000,
     successor="abcabcabcabc",
     feeds=("team-a-", "x"),
 )
