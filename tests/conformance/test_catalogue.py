@@ -46,7 +46,7 @@ UNSEEN = {
     "20.5": "needs a chained feed; the simulation compares one",
     "20.6": "needs a chained feed; the simulation loses a row of one",
     "21.10": "needs a chained feed; tests/unit/core/durable_streams has one",
-    "22.8": "needs days; tests/unit/core/erasure/test_forget.py moves the clock",
+    "22.8": "needs days; tests/unit/core/erasure/test_service.py moves the clock",
     "22.9": "needs a chained feed; the simulation erases on the master of one",
     "23.10": "needs keys of the host; tests/unit/server/test_feed_rights.py",
     "23.11": "needs a restart; tests/unit/server/test_feed_rights.py",

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.core.scene import FEED, NOW, Scene, op
 from tidings.core import limits
 from tidings.core.errors import InvalidCursor
 from tidings.core.model import cursors
@@ -144,3 +145,38 @@ def test_the_end_of_a_page_is_behind_every_slot_and_before_the_next_page() -> No
 def test_the_prefix_begins_every_id_of_a_page() -> None:
     """18 digits, so that an id costs six more."""
     assert Place(7, 3, 9).encode() == cursors.prefix(7, 9) + "000003"
+
+
+FORGED = [
+    "f" * 24,
+    "0" * 24,
+    "F" * 18 + "7fffff",
+    "0" * 18 + "800000",
+    "0" * 18 + "ffffff",
+    f"{NOW // 1000:08x}{2**40 - 1:010x}000000",
+    f"{NOW // 1000:08x}{2**40 - 1:010x}800000",
+    f"{NOW // 1000:08x}{2**40 - 1:010x}c00040",
+    f"{NOW // 1000:08x}{1:010x}7ffffe",
+    f"{NOW // 1000:08x}{1:010x}00ffff",
+    f"{2**32 - 1:08x}{1:010x}800000",
+    f"{2**32 - 1:08x}{0:010x}c0003f",
+    "545b55c7f095528dd0f3863c",
+    "9" * 13,
+    "1",
+]
+
+
+@pytest.mark.parametrize("text", FORGED)
+def test_forged_cursors_get_data(scene: Scene, text: str) -> None:
+    """For any cursor the stream reaches its frontier, and later operations arrive."""
+    scene.projected(op("a"))
+    stream = scene.streamer.open(FEED, text)
+    for _ in range(200):
+        if stream.next().at_frontier:
+            break
+    else:
+        raise AssertionError("never reaches the frontier")
+
+    scene.post(op("new"))
+    assert '"id":"new"' in stream.next().text
+    assert cursors.parse(stream.progress.cursor)

@@ -6,15 +6,15 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.core.model.agreement import lines_from
 from tests.unit.core.scene import NOW, line, op
 from tidings.core import limits
-from tidings.core.errors import InvalidOperation, TooLarge
+from tidings.core.errors import InvalidOperation, Rejected, TooLarge, WrongContentType
 from tidings.core.model import operations
-from tidings.core.model.json_body import JSON_TYPE
+from tidings.core.model.json_body import JSON_TYPE, NDJSON_TYPE, decode_array, decode_json
 from tidings.core.model.operations import Operation
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30)
@@ -199,3 +199,219 @@ def test_numbers_of_one_value_are_written_in_one_way() -> None:
     (line,) = lines_from(body.encode(), JSON_TYPE, now_ms=0)
 
     assert line.endswith('"data":[1.5,100.0,-0.0,1e+22]}')
+
+
+def read(body: bytes | str | object, content_type: str = JSON_TYPE) -> list[str]:
+    if not isinstance(body, bytes):
+        body = (body if isinstance(body, str) else json.dumps(body)).encode()
+    return lines_from(body, content_type, now_ms=NOW)
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/json",
+        "Application/JSON",
+        "application/json; charset=utf-8",
+        "application/json;charset=x;y=z",
+        " application/json ",
+    ],
+)
+def test_O11_parameters_of_the_content_type_are_ignored(content_type: str) -> None:
+    """oplog refuses them; accepting is the safer reading."""
+    assert read(op(), content_type) == [line()]
+
+
+@pytest.mark.parametrize(
+    "content_type", ["", "text/plain", "application/xml", "json", "*/*", "application/jsonx"]
+)
+def test_O10_other_content_types(content_type: str) -> None:
+    """Refused before the body is looked at."""
+    with pytest.raises(WrongContentType, match="must be application/json or application/x-ndjson"):
+        read(b"\xff" * 10, content_type)
+
+
+def test_one_operation_or_many() -> None:
+    """The order is kept."""
+    assert read(op("a")) == [line("a")]
+    assert read([op("b"), op("a")]) == [line("b"), line("a")]
+
+
+@pytest.mark.parametrize("content_type", [NDJSON_TYPE, "application/ndjson", "application/jsonl"])
+def test_one_operation_a_line(content_type: str) -> None:
+    """Blank lines count for nothing, a carriage return is white space."""
+    first, second = json.dumps(op("a")), json.dumps(op("b"))
+
+    assert read(f"\n{first}\r\n  \n{second}", content_type) == [line("a"), line("b")]
+
+
+def test_errors_name_the_operation() -> None:
+    """By its index in an array, by its line in NDJSON (blank ones counted)."""
+    good, bad = json.dumps(op("a")), json.dumps(op(""))
+    with pytest.raises(InvalidOperation, match=r"^ops\[1\].id: must not be empty$"):
+        read(f"[{good},{bad}]")
+    with pytest.raises(InvalidOperation, match=r"^line 3: id: must not be empty$"):
+        read(f"{good}\n\n{bad}", NDJSON_TYPE)
+    with pytest.raises(InvalidOperation, match=r"^line 2: must be a JSON object$"):
+        read(f"{good}\nnull", NDJSON_TYPE)
+
+
+@pytest.mark.parametrize("body", ["", "   ", "null", "[]", "[[]]", '{"a":1', "{} {}", "{},"])
+def test_O19_no_operation(body: str) -> None:
+    """Nothing, null, nested arrays and trailing garbage."""
+    with pytest.raises(InvalidOperation):
+        read(body)
+
+
+@pytest.mark.parametrize("body", ["", "\n\n", " \r\n\t\n"])
+def test_empty_ndjson(body: str) -> None:
+    """A request carries at least one operation."""
+    with pytest.raises(InvalidOperation, match="body: needs at least one operation"):
+        read(body, NDJSON_TYPE)
+
+
+def test_the_bounds_of_a_request() -> None:
+    """Operations and bytes, both to the last one."""
+    most = limits.REQUEST_OPERATIONS_MAX
+    assert len(read([op()] * most)) == most
+    for content_type, body in (
+        (JSON_TYPE, json.dumps([op()] * (most + 1))),
+        (NDJSON_TYPE, f"{json.dumps(op())}\n" * (most + 1)),
+    ):
+        with pytest.raises(TooLarge, match=f"at most {most} operations, got {most + 1}"):
+            read(body, content_type)
+
+    text = json.dumps(op())
+    padded = text + " " * (limits.REQUEST_BYTES_MAX - len(text))
+    assert read(padded) == [line()]
+    with pytest.raises(TooLarge, match="a request holds at most 1048576 bytes, this one 1048577"):
+        read(padded + " ")
+
+
+@pytest.mark.parametrize(
+    "keys", ['"type":"video","id":"a","ID":"b","id":"x1"', '"type":"a","id":"x1","TYPE":"video"']
+)
+def test_O18_of_repeated_keys_the_last_in_the_text_counts(keys: str) -> None:
+    """This holds in any case of letters, also if the same spelling came before."""
+    assert read(f'{{"event":"insert","event":"update",{keys}}}') == [line()]
+
+
+def test_invalid_utf8_becomes_replacement_characters() -> None:
+    """This is how oplog decoded it; like oplog, a feed refuses a byte order mark."""
+    text = json.dumps(op("x?")).encode()
+
+    assert read(text.replace(b"?", b"\xff\xc3")) == [line("x\ufffd\ufffd")]
+    with pytest.raises(InvalidOperation, match="must be JSON"):
+        read(b"\xef\xbb\xbf" + text)
+
+
+@pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
+def test_what_only_python_reads_is_not_json(name: str) -> None:
+    """The error says what it was."""
+    with pytest.raises(InvalidOperation, match=f"body: must be JSON \\({name} is not JSON\\)"):
+        read(f'{{"data":{name}}}')
+
+
+def test_depth() -> None:
+    """Bounded, but brackets inside of strings are only text."""
+    depth = limits.JSON_DEPTH_MAX
+    assert decode_json(b"[" * depth + b"]" * depth, "body") is not None
+    for body in (b"[" * (depth + 1), b'{"a":' * (depth + 1), b"[{" * 100_000):
+        with pytest.raises(InvalidOperation, match="body: nested deeper than 32"):
+            decode_json(body, "body")
+    brackets = "[" * 100 + '\\"' + "{" * 100
+    assert decode_json(f'["{brackets}", "\\\\", []]'.encode(), "body") is not None
+
+
+def depth_of(text: str) -> int:
+    """Count the depth character by character."""
+    depth, highest, is_string, escaped = 0, 0, False, False
+    for character in text:
+        if is_string:
+            is_string = escaped or character != '"'
+            escaped = not escaped and character == "\\"
+        elif character == '"':
+            is_string = True
+        elif character in "[{":
+            depth += 1
+            highest = max(highest, depth)
+        elif character in "]}":
+            depth -= 1
+    return highest
+
+
+_STRINGS = st.text('[]{}"\\,n', max_size=4).map(json.dumps)
+_NESTED = st.recursive(
+    _STRINGS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda each: f"[{','.join(each)}]"),
+        st.lists(st.tuples(_STRINGS, inner), max_size=2).map(
+            lambda each: "{" + ",".join(f"{name}:{value}" for name, value in each) + "}"
+        ),
+    ),
+)
+
+
+@given(_NESTED, st.integers(25, 32))
+def test_the_depth_is_that_of_the_brackets_outside_of_strings(inner: str, around: int) -> None:
+    """Padding makes the text long enough that its brackets are counted at all."""
+    text = "[" * around + f"{inner},[],[],[],[],[],[],[]" + "]" * around
+    if depth_of(text) > limits.JSON_DEPTH_MAX:
+        with pytest.raises(InvalidOperation, match="nested deeper than 32"):
+            decode_json(text.encode(), "body")
+    else:
+        assert decode_json(text.encode(), "body") == json.loads(text)
+
+
+@pytest.mark.parametrize("part", ["[]", "{}", "1", '{"a":[1]}', '"[,"'])
+def test_one_value_has_a_limit_of_parts_and_an_array_of_operations_has_not(part: str) -> None:
+    """No operation with more fits in the log, and each takes the decoder's time."""
+    small = json.dumps([json.loads(part)] * (limits.JSON_PARTS_MAX // 10))
+    assert decode_json(small.encode(), "data") == json.loads(small)
+    assert decode_array(f"[{','.join([small] * 11)}]".encode()) == [json.loads(small)] * 11
+    if "," not in part:
+        large = f"[{','.join([part] * (limits.JSON_PARTS_MAX + 2))}]".encode()
+        for body in (large, b'{"a":' + large + b"}"):
+            with pytest.raises(TooLarge, match="holds at most 65536 brackets and commas"):
+                decode_json(body, "data")
+
+
+def test_a_string_without_end_is_refused_at_once() -> None:
+    """Half a million escaped quotes: a scan that starts again at each would take an hour."""
+    with pytest.raises(InvalidOperation, match="Unterminated string"):
+        decode_json(b'"' + b'\\"' * 500_000, "body")
+
+
+@given(st.binary(max_size=200), st.sampled_from([JSON_TYPE, NDJSON_TYPE, "", "\0;"]))
+@example(b"[" * 100_000, JSON_TYPE)
+@example(b"9" * 5000, JSON_TYPE)
+@example(b'{"\xed\xa0\x80":1}', JSON_TYPE)
+@example(b"\xef\xbb\xbf{}", JSON_TYPE)
+def test_any_bytes_are_lines_or_rejected(body: bytes, content_type: str) -> None:
+    """Nothing but `Rejected` comes out, and its body can always be sent."""
+    try:
+        assert lines_from(body, content_type, now_ms=NOW)
+    except Rejected as error:
+        assert json.dumps(error.body()).encode()
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["event", "type", "id", "parents", "timestamp", "data", "ID", "tags"]),
+            inner | st.sampled_from(["insert", "update", "2026-11-20T17:19:10Z"]),
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON_VALUES)
+def test_any_value_is_lines_or_rejected(value: object) -> None:
+    """What looks like an operation, too: with every field of every type."""
+    try:
+        assert lines_from(json.dumps(value).encode(), JSON_TYPE, now_ms=NOW)
+    except Rejected as error:
+        assert json.dumps(error.body()).encode()

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes import MemoryRelays
-from tests.unit.core.scene import FEED, NOW, PAGE_MS, Scene, op
+from tests.unit.core.scene import FEED, NOW, PAGE_MS, Scene, line, op, page
 from tidings.core import limits
+from tidings.core.changeagent.changes import Change, line_of
 from tidings.core.errors import (
+    BrokenBatch,
     InvalidCursor,
     InvalidFilter,
     InvalidPagesRequest,
@@ -23,19 +25,31 @@ from tidings.core.errors import (
 )
 from tidings.core.model.cursors import PAGE_END, START, Place
 from tidings.core.model.filters import parse
-from tidings.core.model.pages import Page, Pages, filler
+from tidings.core.model.operations import event_of
+from tidings.core.model.pages import Page, Pages, encode, filler
 from tidings.core.replication import serve
 from tidings.core.replication.relay import Relay
 from tidings.core.replication.serve import PagesRequest, ReplicationReader, RowsRequest
-from tidings.core.replication.source import ALL, Mod, Selection, Source, parse_share
+from tidings.core.replication.source import (
+    ALL,
+    Mod,
+    Range,
+    Selection,
+    Source,
+    hash_of,
+    parse_share,
+    select,
+)
 from tidings.core.replication.wire import (
+    ReplicationBatch,
+    Rows,
     UpstreamStatus,
     decode_batch,
     decode_rows,
     encode_batch,
     encode_rows,
 )
-from tidings.core.state.rows import bucket_of
+from tidings.core.state.rows import Row, bucket_of
 
 SIZE = limits.BATCH_BYTES
 UPSTREAM = "https://b.example/feeds/main"
@@ -356,3 +370,182 @@ def test_what_is_refused(
 
 def several(query: Mapping[str, str]) -> dict[str, list[str]]:
     return {name: [value] for name, value in query.items()}
+
+
+CHANGE = line_of(Change("1"), name="n", now_ms=NOW)
+
+HASH_MAX = 0xFFFF_FFFF  # the maximum of CRC-32
+
+
+def test_the_hash_is_the_same_everywhere() -> None:
+    """CRC-32 of the key's UTF-8: shares of other deployments and of later versions fit."""
+    assert hash_of("123456789") == 0xCBF43926  # the check value of this CRC
+
+
+@given(st.text(), st.integers(2, 9), st.integers(0, HASH_MAX - 1))
+def test_D43_each_key_is_in_one_share(key: str, parts: int, cut: int) -> None:
+    """This holds for shares by remainder and for shares by ranges."""
+    mods = [Mod(parts, frozenset({part})) for part in range(parts)]
+    ranges = [Range(0, cut), Range(cut + 1, HASH_MAX)]
+
+    assert sum(share.holds(key) for share in mods) == 1
+    assert sum(share.holds(key) for share in ranges) == 1
+
+
+SHARES = [Mod(4, frozenset({0, 3})), Mod(1, frozenset({0})), Range(0, HASH_MAX), Range(7, 7)]
+
+
+@pytest.mark.parametrize("share", SHARES, ids=lambda each: each.encode())
+def test_a_share_reads_back(share: Mod | Range) -> None:
+    """The text is that of the URL; an empty text means no share."""
+    assert parse_share(share.encode()) == share
+    assert parse_share("") is None
+
+
+WRONG = [
+    "mod",
+    "mod:0:0",
+    "mod:2:2",
+    "mod:4097:0",
+    "mod:2:",
+    "mod:2:0,1",
+    "range:00000002-00000001",
+    "range:0-1",
+    "range:00000000-0000000G",
+    "all",
+]
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_no_share(text: str) -> None:
+    """The error names the rule and the value."""
+    with pytest.raises(InvalidFilter, match="must be mod:PARTS") as refused:
+        parse_share(text)
+    assert (refused.value.field, refused.value.value) == ("share", text)
+
+
+def test_everything_is_kept_as_it_is() -> None:
+    """The page is returned without being read."""
+    whole = page(7, line("a"), line("b"))
+    assert select(whole, ALL) is whole
+
+
+def test_slots_stay() -> None:
+    """A selected page keeps its number, its time, and the slots of its remaining entries."""
+    whole = page(7, line("a"), line("b", type="user"), line("c"))
+
+    kept = select(whole, Selection(parse("video", None)))
+
+    assert (kept.number, kept.at_ms, kept.slots) == (7, whole.at_ms, (0, 2))
+    assert kept.lines == [whole.lines[0], whole.lines[2]]
+    assert select(whole, Selection(parse("x", None))).slots == ()
+
+
+def test_what_loses_its_parent_is_deleted() -> None:
+    """An entry becomes a delete if the page's removed parents say so, or are unknown."""
+    whole = page(7, line("a", parents=["user/ann"]), line("b"), line("c"))
+
+    known = select(whole, ANNS, {1: ("user/ann",), 2: ("user/bob",)})
+    unknown = select(whole, ANNS, None)
+
+    assert [(slot, event_of(kept)) for slot, kept in known.entries()] == [
+        (0, "update"),
+        (1, "delete"),
+    ]
+    assert [event_of(kept) for _, kept in unknown.entries()] == ["update", "delete", "delete"]
+    assert known.lines[1] == line("b", "delete")
+
+
+def test_an_entry_without_an_object() -> None:
+    """It is in every share, and in no type and no parent."""
+    assert Selection(share=Mod(2, frozenset({0}))).keeps(CHANGE) == CHANGE
+    assert Selection(share=Mod(2, frozenset({1}))).keeps(CHANGE) == CHANGE
+    assert Selection(parse("change", None)).keeps(CHANGE) is None
+
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1)
+STANDINGS = st.builds(
+    UpstreamStatus,
+    st.integers(1, 9),
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.text(),
+    st.lists(st.text()).map(tuple),
+    st.integers(0, NOW),
+)
+STATUS = UpstreamStatus(
+    floor=1,
+    head=7,
+    state=5,
+    master="https://a.example/feeds/main",
+    via=("one", "two"),
+    master_read_ms=NOW,
+)
+
+
+def timed_page(number: int, *lines: str, slots: tuple[int, ...] | None = None) -> Page:
+    return Page(number, "\n".join(lines), "", NOW + number, slots=slots)
+
+
+@given(STANDINGS, st.lists(st.lists(TEXTS, max_size=3), max_size=4), st.integers(0, 9))
+def test_D2_pages_are_heard_as_they_were_told(
+    status: UpstreamStatus, bodies: list[list[str]], filtered: int
+) -> None:
+    """This holds for any entries and for fillers; entries pass as text, so their bytes are kept."""
+    pages = tuple(timed_page(number, *lines) for number, lines in enumerate(bodies, 1))
+    batch = ReplicationBatch(status, pages, 0, filtered)
+
+    assert decode_batch(encode_batch(batch)) == batch
+
+
+def test_slots_are_told() -> None:
+    """A page that was copied in part is sent with its slots; a packed page is sent unpacked."""
+    some, none = timed_page(1, "a", "b", slots=(0, 7)), timed_page(2, slots=())
+    packed = Page(3, encode([line()] * 900), "id", NOW)
+
+    received = decode_batch(encode_batch(ReplicationBatch(STATUS, (some, none, packed))))
+
+    assert isinstance(packed.body, bytes)
+    assert received.pages == (some, none, Page(3, packed.text, "", NOW))
+
+
+@given(
+    STANDINGS, st.lists(st.builds(Row, TEXTS, *[st.integers(0, NOW)] * 3, TEXTS)), st.none() | TEXTS
+)
+def test_rows_are_heard_as_they_were_told(
+    status: UpstreamStatus, rows: list[Row], after: str | None
+) -> None:
+    """Rows keep their positions and times; the reply has the key to continue after."""
+    reply = Rows(status, tuple(rows), after)
+
+    assert decode_rows(encode_rows(reply)) == reply
+
+
+ENCODED = encode_batch(ReplicationBatch(STATUS, (timed_page(1, "a"), timed_page(2, "b"))))
+ROWS = encode_rows(Rows(STATUS, tuple(Row(f"k{at}", 1, at, NOW, "l") for at in range(2))))
+
+
+@pytest.mark.parametrize(("read", "text"), [(decode_batch, ENCODED), (decode_rows, ROWS)])
+def test_what_ends_early_is_none(read: Callable[[str], object], text: str) -> None:
+    """A text that is cut anywhere is refused: otherwise living objects would count as deleted."""
+    for length in range(len(text)):
+        with pytest.raises(BrokenBatch):
+            read(text[:length])
+
+
+FOREIGN = [
+    "<html>",
+    "[]\n",
+    "{}\n",
+    "null\n",
+    ENCODED.replace('"floor":1', '"floor":"x"'),
+    "\n" + ENCODED,
+]
+
+
+@pytest.mark.parametrize("text", FOREIGN, ids=range(len(FOREIGN)))
+def test_what_is_none_is_told(text: str) -> None:
+    """Every malformed text raises the same error."""
+    for hear in (decode_batch, decode_rows):
+        with pytest.raises(BrokenBatch):
+            hear(text)
