@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes import MemoryKeys
+from tests.unit.core.auth.test_keys import Counting
 from tests.unit.core.scene import FEED, Scene, shown
 from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
@@ -28,14 +28,6 @@ from tidings.core.settings.profiles import Profile
 
 GIVEN = PresentedKey("hosthosthost", "s" * 32)
 SECRET = "correct horse battery"
-
-
-class Counting(MemoryKeys):
-    reads = 0
-
-    def key(self, feed: str, name: str) -> Key | None:
-        self.reads += 1
-        return super().key(feed, name)
 
 
 @pytest.fixture

@@ -1,50 +1,43 @@
 """Verifying: exactly the differences between the state and the fold of the log are reported.
 
-Objects older than the log are compared with the archive if there is one.
+Objects older than the log are compared with the archive if there is one. Rebuilding: rows that
+differ from the log are repaired, and no newer row is overwritten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes import MemoryState
+from tests.fakes import MemorySpill, MemoryState
 from tests.unit.core.following import filled, trimmed
-from tests.unit.core.maintenance.verified import (
-    alter,
-    compared,
-    differences,
-    named,
-    rebuilt,
-    remove,
-    rows,
-    verifier,
-)
 from tests.unit.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.segments import decode, encode, keep_entries
-from tidings.core.errors import LogIncomplete
+from tidings.core.errors import LogIncomplete, Unavailable
 from tidings.core.followers.follower import STATE
-from tidings.core.maintenance.verify import Repaired
+from tidings.core.maintenance.verify import Compared, Rebuilder, Repaired, Verifier
 from tidings.core.model.operations import event_of
 from tidings.core.model.pages import Page
-from tidings.core.state.rows import ABSENT, Kind, Row, bucket_of
+from tidings.core.state.rows import ABSENT, Difference, Kind, Row, bucket_of
 
 
-class CountingState(MemoryState):
-    """Runs an action before a bucket is read, and counts the reads of each bucket, without those of
-    the action.
+class WatchedState(MemoryState):
+    """Runs actions before a bucket is read and before a repair. Counts the reads of each bucket,
+    without those of the actions. Fails after *dies_after* repairs.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.before: Callable[[], object] = lambda: None
+        self.before_repair: Callable[[], object] = lambda: None
         self.reads: list[int] = []
+        self.dies_after = 10**6
         self._is_running = False
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
@@ -55,14 +48,23 @@ class CountingState(MemoryState):
             self._is_running = False
         return super().read(feed, bucket, after)
 
+    def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
+        self.before_repair()
+        for each in differences:
+            if self.dies_after == 0:
+                raise Unavailable("killed")
+            self.dies_after -= 1
+            super().repair(feed, [each])
+        return super().repair(feed, differences)
+
 
 @pytest.fixture
-def state() -> CountingState:
-    return CountingState()
+def state() -> WatchedState:
+    return WatchedState()
 
 
 @pytest.fixture
-def scene(state: CountingState) -> Scene:
+def scene(state: WatchedState) -> Scene:
     """Objects a, deleted b, and c."""
     scene = Scene(state=state)
     filled(scene)
@@ -148,7 +150,7 @@ def test_a_row_that_is_not_whole_is_broken(scene: Scene, fields: dict[str, Any])
     ]
 
 
-def test_a_row_in_a_bucket_that_is_not_its_own(scene: Scene, state: CountingState) -> None:
+def test_a_row_in_a_bucket_that_is_not_its_own(scene: Scene, state: WatchedState) -> None:
     """It is alien in that bucket, and missing in its own."""
     row = remove(scene, "video/c")
     other = (row.bucket + 1) % limits.BUCKETS
@@ -182,7 +184,7 @@ def test_a_tombstone_may_have_expired(scene: Scene) -> None:
 
 
 def test_rows_are_read_again_only_where_a_checksum_differs(
-    scene: Scene, state: CountingState
+    scene: Scene, state: WatchedState
 ) -> None:
     """A bucket that agrees is read once."""
     remove(scene, "video/a")
@@ -209,7 +211,7 @@ def test_a_row_that_differs_is_judged_by_the_checkpoint_of_now(scene: Scene) -> 
     assert made.compare(before.bucket).differences[0].kind is Kind.STALE
 
 
-def test_only_the_buckets_that_are_asked_for(scene: Scene, state: CountingState) -> None:
+def test_only_the_buckets_that_are_asked_for(scene: Scene, state: WatchedState) -> None:
     """The others are not read, and of the log only what is theirs is kept."""
     state.reads.clear()
     bucket = bucket_of("video/a")
@@ -239,7 +241,7 @@ def half_done(scene: Scene, pages: list[Page]) -> None:
     scene.projector.handle(FEED, pages)
 
 
-def test_a_follower_at_work_is_no_alarm(scene: Scene, state: CountingState) -> None:
+def test_a_follower_at_work_is_no_alarm(scene: Scene, state: WatchedState) -> None:
     """Rows change between any two reads, before the checkpoint does, and go back for a moment."""
     steps = 0
 
@@ -258,7 +260,7 @@ def test_a_follower_at_work_is_no_alarm(scene: Scene, state: CountingState) -> N
     assert steps > limits.BUCKETS * 1.5  # most buckets differ at first sight
 
 
-def test_what_is_wrong_is_found_at_any_traffic(scene: Scene, state: CountingState) -> None:
+def test_what_is_wrong_is_found_at_any_traffic(scene: Scene, state: WatchedState) -> None:
     """An object without further operations stays wrong until it is reported."""
     remove(scene, "video/c")
     state.before = lambda: half_done(scene, [scene.post(op("a"))])
@@ -391,3 +393,154 @@ def test_exactly_what_was_broken_is_named(
 
     assert {each.key for each in differences(scene)} == broken
     assert sum(each.rows for each in compared(scene)) == len(rows(scene.state))
+
+
+BUCKETS = range(limits.BUCKETS)
+
+
+def verifier(
+    scene: Scene, buckets: Collection[int] = BUCKETS, archive: ArchiveReader | None = None
+) -> Verifier:
+    """Return a verifier that has read the log, and before it *archive*."""
+    made = Verifier(
+        feed=FEED,
+        states=scene.state,
+        reader=scene.reader,
+        spill=MemorySpill(buckets),
+        tombstone_ms=TOMBSTONE_MS,
+        archive=archive,
+    )
+    for _ in made.read():
+        pass
+    return made
+
+
+def compared(scene: Scene, archive: ArchiveReader | None = None) -> list[Compared]:
+    made = verifier(scene, archive=archive)
+    return [made.compare(bucket) for bucket in made.spill.buckets]
+
+
+def differences(scene: Scene, archive: ArchiveReader | None = None) -> list[Difference]:
+    return [each for result in compared(scene, archive) for each in result.differences]
+
+
+def named(scene: Scene, archive: ArchiveReader | None = None) -> list[str]:
+    """Return `stale video/a`, ..."""
+    return sorted(f"{each.kind.value} {each.key}" for each in differences(scene, archive))
+
+
+def rebuilt(scene: Scene, archive: ArchiveReader | None = None) -> Repaired:
+    rebuilder = Rebuilder(verifier(scene, archive=archive), scene.state)
+    return sum((rebuilder.repair(bucket) for bucket in BUCKETS), Repaired(0, 0))
+
+
+def rows(state: MemoryState) -> dict[str, Row]:
+    return {row.key: row for bucket in BUCKETS for row in state.read(FEED, bucket)}
+
+
+def alter(scene: Scene, key: str, **fields: Any) -> Row:
+    """Change the row of *key* by hand; how it was."""
+    before = rows(scene.state)[key]
+    scene.state._buckets[FEED, before.bucket][key] = before._replace(**fields)
+    return before
+
+
+def remove(scene: Scene, key: str) -> Row:
+    row = rows(scene.state)[key]
+    scene.state._buckets[FEED, row.bucket].pop(key)
+    return row
+
+
+def break_all(scene: Scene) -> dict[str, Row]:
+    """Break one row of each kind; return the rows from before."""
+    before = rows(scene.state)
+    remove(scene, "video/a")
+    alter(scene, "video/b", page=1, line=line("b"), expires_ms=0)
+    alter(scene, "video/c", line=line("c", parents=["p"]))
+    scene.state.write(FEED, [Row("video/z", 2, 7, NOW, line("z"))])
+    return before
+
+
+def test_each_kind_is_put_right(scene: Scene) -> None:
+    """The state is what it was, and a second run finds nothing to do."""
+    before = break_all(scene)
+
+    assert rebuilt(scene) == Repaired(4, 0)
+    assert rows(scene.state) == before
+    assert named(scene) == []
+    assert rebuilt(scene) == Repaired(0, 0)
+
+
+def test_what_is_older_than_the_log_is_kept(scene: Scene) -> None:
+    """Such an object could not be restored from the log."""
+    trimmed(scene, 3)
+    alter(scene, "video/c", line=line("c", parents=["p"]))
+    before = rows(scene.state)
+
+    assert rebuilt(scene) == Repaired(0, 0)
+    assert rows(scene.state) == before
+
+
+def test_a_row_in_a_wrong_bucket_is_removed_there(scene: Scene, state: WatchedState) -> None:
+    """The row in its own bucket stays."""
+    row = rows(state)["video/c"]
+    wrong = (row.bucket + 1) % len(BUCKETS)
+    state._buckets[FEED, wrong][row.key] = row
+
+    assert rebuilt(scene) == Repaired(1, 0)
+    assert state.read(FEED, row.bucket) == [row]
+    assert row not in state.read(FEED, wrong)
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_what_the_follower_writes_meanwhile_stands(
+    scene: Scene, state: WatchedState, saved: bool
+) -> None:
+    """A newer row wins, whatever was wrong with the old one; no repair overwrites it."""
+    break_all(scene)
+    posted: list[str] = []
+
+    def meanwhile() -> None:
+        if not posted:
+            posted.extend(("a", "b", "c", "z"))
+            page = scene.post(*(op(name, "update", parents=["new"]) for name in posted))
+            scene.project() if saved else scene.projector.handle(FEED, [page])
+
+    state.before_repair = meanwhile
+    done = rebuilt(scene)
+
+    written = rows(state)
+    assert {row.page for row in written.values()} == {4}
+    assert done.moved >= 1
+    state.before_repair = lambda: None
+    scene.project()
+    assert named(scene) == []
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_killed_and_run_again_it_ends_the_same(
+    scene: Scene, state: WatchedState, steps: int
+) -> None:
+    """This holds for a kill after any number of repairs."""
+    before = break_all(scene)
+    state.dies_after = steps
+    with pytest.raises(Unavailable):
+        rebuilt(scene)
+    state.dies_after = 10**6
+
+    assert rebuilt(scene) == Repaired(4 - steps, 0)
+    assert rows(state) == before
+
+
+def test_two_at_once_agree(scene: Scene, state: WatchedState) -> None:
+    """A row that the other one has repaired counts as correct."""
+    remove(scene, "video/a")
+    other = Rebuilder(verifier(scene), state)
+    bucket = bucket_of("video/a")
+
+    def meanwhile() -> None:
+        state.before_repair = lambda: None
+        assert other.repair(bucket) == Repaired(1, 0)
+
+    state.before_repair = meanwhile
+    assert Rebuilder(verifier(scene), state).repair(bucket) == Repaired(1, 0)

@@ -469,9 +469,7 @@ def test_O32_refs_for_live_connections_and_joining_ones(scene: Scene) -> None:
 
 
 def refs(scene: Scene, name: str) -> list[str]:
-    return [
-        event["data"]["ref"] for message in scene.heard(name) for event in message.get("events", [])
-    ]
+    return [event["data"]["ref"] for event in sent_events(scene, name)]
 
 
 def test_who_is_connected_to_a_chained_feed_that_lost_pages_comes_back(scene: Scene) -> None:
@@ -566,6 +564,14 @@ def test_one_clients_trouble_is_not_that_of_others(scene: Scene, trouble: str) -
 
 TRACE = f"00-{'0af7' * 8}-{'b7ad' * 4}-01"
 TRACE_OPTIONS: list[dict[str, Any]] = [{"trace": True}, {"trace": False}, {}]
+ERASURE = f'{line("x1", "delete", parents=["p"])[:-1]},"data":{{"reason":"r"}}{ERASURE_MARK}'
+ERASURE_OPTIONS: list[dict[str, Any]] = [
+    {"erasures": True},
+    {"erasures": False},
+    {},
+    {"parents": ["p"]},
+]
+FULL, SHORT = ("erase", {"reason": "r"}), ("delete", None)
 
 
 def append(scene: Scene, name: str, trace: str = TRACE) -> None:
@@ -573,63 +579,71 @@ def append(scene: Scene, name: str, trace: str = TRACE) -> None:
     scene.appender.append(FEED, lines, trace=trace)
 
 
-def connect(scene: Scene, **fields: Any) -> list[str]:
-    """Open a connection for each of `TRACE_OPTIONS`."""
-    for at, asked in enumerate(TRACE_OPTIONS):
+def connect(scene: Scene, options: Sequence[dict[str, Any]], **fields: Any) -> list[str]:
+    """Open a connection for each of *options*; forget what they are answered."""
+    for at, asked in enumerate(options):
         scene.connect(f"c{at}")
         scene.say(f"c{at}", action="resume", **fields, **asked)
         scene.sockets.sent[f"c{at}"].clear()
-    return [f"c{at}" for at in range(len(TRACE_OPTIONS))]
+    return [f"c{at}" for at in range(len(options))]
 
 
-def told(scene: Scene, connection_id: str) -> list[str | None]:
-    messages = [json.loads(unpacked(text)) for text in scene.sockets.sent[connection_id]]
-    events = [event for each in messages for event in each.get("events", ())]
-    return [event.get("traceparent") for event in events]
-
-
-def test_6_9_of_what_is_pushed(scene: Scene) -> None:
-    """P6.9: the same events, with and without; those of a page without one have none."""
-    names = connect(scene, cursor="now")
-    scene.push()
-    append(scene, "a")
-    append(scene, "b", trace="")
-    scene.push()
-
-    assert [told(scene, name) for name in names] == [[TRACE, None], [None] * 2, [None] * 2]
-    assert [subscription.options.trace for subscription in scene.subscriptions.all(FEED)] == [
-        True,
-        False,
-        False,
-    ]
-
-
-def test_6_9_of_a_page_without_traces_one_message_is_made(scene: Scene) -> None:
-    """P6.9: without traces all clients get the same message."""
-    connect(scene, cursor="now")
-    scene.push()
-    append(scene, "b", trace="")
-    scene.push()
-    assert len({scene.sockets.sent[f"c{at}"][-1] for at in range(3)}) == 1
-    assert len({id(scene.sockets.sent[f"c{at}"][-1]) for at in range(3)}) == 1
-
-
-def test_6_9_of_a_catch_up_and_what_lies_behind_it(scene: Scene) -> None:
-    """P6.9: the replay's messages, and those of push before a connection is live."""
-    append(scene, "a")
-    names = connect(scene, cursor=START.encode())
+def replay(scene: Scene, names: Sequence[str], post: Callable[[], object]) -> None:
+    """Replay these connections. Then call *post*, and push what it posts before they join."""
     for name in names:
         scene.replayer.run(name)
     changes = scene.inbox.list(FEED)
     for change in changes:
         scene.inbox.done(FEED, change)
-    append(scene, "b")
-    scene.push()  # before it gets the connections
+    post()
+    scene.push()
     for change in changes:
         scene.inbox.post(FEED, change)
     scene.push()
 
-    assert [told(scene, name) for name in names] == [[TRACE] * 2, [None] * 2, [None] * 2]
+
+def sent_events(scene: Scene, connection_id: str) -> list[dict[str, Any]]:
+    return [event for message in scene.heard(connection_id) for event in message.get("events", ())]
+
+
+def traces(scene: Scene, connection_id: str) -> list[str | None]:
+    return [event.get("traceparent") for event in sent_events(scene, connection_id)]
+
+
+def erasures(scene: Scene, connection_id: str) -> list[tuple[str, object]]:
+    return [(each["event"], each["data"].get("data")) for each in sent_events(scene, connection_id)]
+
+
+def test_6_9_of_what_is_pushed(scene: Scene) -> None:
+    """P6.9: the same events, with and without; those of a page without one have none."""
+    names = connect(scene, TRACE_OPTIONS, cursor="now")
+    scene.push()
+    append(scene, "a")
+    append(scene, "b", trace="")
+    scene.push()
+
+    assert [traces(scene, name) for name in names] == [[TRACE, None], [None] * 2, [None] * 2]
+    kept = [subscription.options.trace for subscription in scene.subscriptions.all(FEED)]
+    assert kept == [True, False, False]
+
+
+def test_6_9_of_a_page_without_traces_one_message_is_made(scene: Scene) -> None:
+    """P6.9: without traces all clients get the same message."""
+    names = connect(scene, TRACE_OPTIONS, cursor="now")
+    scene.push()
+    append(scene, "b", trace="")
+    scene.push()
+    assert len({scene.sockets.sent[name][-1] for name in names}) == 1
+    assert len({id(scene.sockets.sent[name][-1]) for name in names}) == 1
+
+
+def test_6_9_of_a_catch_up_and_what_lies_behind_it(scene: Scene) -> None:
+    """P6.9: the replay's messages, and those of push before a connection is live."""
+    append(scene, "a")
+    names = connect(scene, TRACE_OPTIONS, cursor=START.encode())
+    replay(scene, names, lambda: append(scene, "b"))
+
+    assert [traces(scene, name) for name in names] == [[TRACE] * 2, [None] * 2, [None] * 2]
 
 
 def test_6_9_a_leave_has_its_trace_too(scene: Scene) -> None:
@@ -637,61 +651,33 @@ def test_6_9_a_leave_has_its_trace_too(scene: Scene) -> None:
     scene.keep_removed_parents()
     append(scene, "a")
     scene.project()
-    names = connect(scene, cursor="now", parents=["p"], leave=True)
+    names = connect(scene, TRACE_OPTIONS, cursor="now", parents=["p"], leave=True)
     scene.push()
     line = line_from(op("a", parents=[]), now_ms=scene.now_ms)
     scene.appender.append(FEED, [line], trace=TRACE)
     scene.project()
     scene.push()
 
-    assert [told(scene, name) for name in names] == [[TRACE], [None], [None]]
-
-
-ERASURE = f'{line("x1", "delete", parents=["p"])[:-1]},"data":{{"reason":"r"}}{ERASURE_MARK}'
-OPTIONS: list[dict[str, Any]] = [{"erasures": True}, {"erasures": False}, {}, {"parents": ["p"]}]
-FULL, SHORT = ("erase", {"reason": "r"}), ("delete", None)
-
-
-def connect_some(scene: Scene, **fields: Any) -> list[str]:
-    for at, asked in enumerate(OPTIONS):
-        scene.connect(f"c{at}")
-        scene.say(f"c{at}", action="resume", **fields, **asked)
-        scene.sockets.sent[f"c{at}"].clear()
-    return [f"c{at}" for at in range(len(OPTIONS))]
-
-
-def erasures_told(scene: Scene, connection_id: str) -> list[tuple[str, object]]:
-    messages = [json.loads(unpacked(text)) for text in scene.sockets.sent[connection_id]]
-    events = [event for each in messages for event in each.get("events", ())]
-    return [(each["event"], each["data"].get("data")) for each in events]
+    assert [traces(scene, name) for name in names] == [[TRACE], [None], [None]]
 
 
 def test_22_4_pushed(scene: Scene) -> None:
     """P22.4: each client receives one event, in the place of the log."""
-    names = connect_some(scene, cursor="now")
+    names = connect(scene, ERASURE_OPTIONS, cursor="now")
     scene.push()
     scene.appender.append(FEED, [ERASURE, line("b", parents=["p"])])
     scene.push()
     for name, event in zip(names, (FULL, SHORT, SHORT, SHORT), strict=True):
-        assert erasures_told(scene, name) == [event, ("update", None)]
+        assert erasures(scene, name) == [event, ("update", None)]
 
 
 def test_22_4_replayed_and_missed_before_push(scene: Scene) -> None:
     """P22.4: a catch-up and the pages that a hand-over missed are sent the same way."""
     scene.appender.append(FEED, [ERASURE])
-    names = connect_some(scene, cursor=START.encode())
-    for name in names:
-        scene.replayer.run(name)
-    changes = scene.inbox.list(FEED)
-    for change in changes:
-        scene.inbox.done(FEED, change)
-    scene.appender.append(FEED, [ERASURE])
-    scene.push()  # before it gets the connections
-    for change in changes:
-        scene.inbox.post(FEED, change)
-    scene.push()
+    names = connect(scene, ERASURE_OPTIONS, cursor=START.encode())
+    replay(scene, names, lambda: scene.appender.append(FEED, [ERASURE]))
     for name, event in zip(names, (FULL, SHORT, SHORT, SHORT), strict=True):
-        assert erasures_told(scene, name) == [event, event]
+        assert erasures(scene, name) == [event, event]
 
 
 def test_22_4_a_wrong_switch_is_refused(scene: Scene) -> None:
