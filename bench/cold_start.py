@@ -14,7 +14,7 @@ from tidings.http.routes import DECLARED
 from tidings.http.wire import Routes
 
 _ROOT = Path(__file__).parent.parent
-_RUNS, _RUNS_MAX = 5, 25  # the minimum of 5 runs suffices on a quiet machine
+_RUNS, _RUNS_MAX = 5, 25  # the minimum of 5 runs suffices below the target, or on a quiet machine
 _TARGET = 1.3
 _PROGRAM = """
 import sys, time
@@ -68,14 +68,18 @@ def _seconds(folder: str | None) -> float:
 def measure() -> Section:
     folders = sorted({function.folder for function in deployment.FUNCTIONS})
     taken: dict[str | None, list[float]] = {folder: [] for folder in [None, *folders]}
-    runs, worst = 0, math.inf
-    while runs < _RUNS or (worst > _TARGET and runs < _RUNS_MAX):
-        for folder in taken:  # in turn, so that a slow phase of the machine affects all of them
+    bare, best, slow = math.inf, dict[str | None, float](), [*taken]
+    for run in range(_RUNS_MAX):
+        for folder in slow:  # in turn, so that a slow phase of the machine affects all of them
             taken[folder].append(_seconds(folder))
-        runs += 1
         best = {folder: min(times) for folder, times in taken.items()}
         bare = best.pop(None)
-        worst = max(best.values()) / bare
+        if run + 1 >= _RUNS:
+            slow = [folder for folder in best if best[folder] > _TARGET * bare]
+            if not slow:
+                break
+            slow.append(None)
+    worst = max(best.values()) / bare
     rows = [("import boto3", f"{bare * 1000:.0f} ms")]
     rows += [
         (f"functions/{folder}", f"{seconds * 1000:.0f} ms, {seconds / bare:.2f} times")
@@ -87,7 +91,8 @@ def measure() -> Section:
         rows,
         met=worst <= _TARGET,
         notes=[
-            f"CPU time, the best of {runs} processes each, taken in turn, with compiled files in "
-            "place; with the endpoints of declared routes, which are loaded when they are needed."
+            f"CPU time, the best of {_RUNS} processes each, of up to {_RUNS_MAX} above the target, "
+            "taken in turn, with compiled files in place; with the endpoints of declared routes, "
+            "which are loaded when they are needed."
         ],
     )
