@@ -87,7 +87,7 @@ def measure() -> Section:
         rows,
         met=not slow,
         notes=[
-            f"CPU time, the best of {_RUNS} to {_RUNS_MAX} processes each, taken in turn, compiled; "
+            f"CPU time, the best of {_RUNS} to {_RUNS_MAX} processes each, in turn, compiled; "
             "with the endpoints of declared routes, which are loaded when they are needed."
         ],
     )

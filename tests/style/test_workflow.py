@@ -52,8 +52,8 @@ def test_a_file_has_the_form_that_its_program_reads(command: tuple[str, ...]) ->
 
 
 def test_the_workflow_runs_every_lane() -> None:
-    """Each lane of `.ci/run` and of `make test-all`, and each target exists; two lanes at a time would
-    both set up.
+    """Each lane of `.ci/run` and of `make test-all`, and each target exists. Two lanes at a time
+    would both set up.
     """
     targets = [str(row["target"]) for row in _rows()]
     first, *ours = re.findall(r"^ *lane make (.+)$", (ROOT / ".ci/run").read_text(), re.M)
