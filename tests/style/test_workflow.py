@@ -52,9 +52,7 @@ def test_a_file_has_the_form_that_its_program_reads(command: tuple[str, ...]) ->
 
 
 def test_the_workflow_runs_every_lane() -> None:
-    """Each lane of `.ci/run` and of `make test-all`, and each target exists. Two lanes at a time
-    would both set up.
-    """
+    """Each lane of `.ci/run`, after a set-up, and of `make test-all`, and each target exists."""
     targets = [str(row["target"]) for row in _rows()]
     first, *ours = re.findall(r"^ *lane make (.+)$", (ROOT / ".ci/run").read_text(), re.M)
     everything = [command.removeprefix("make ") for command in _recipe("test-all")]
