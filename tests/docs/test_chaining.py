@@ -31,9 +31,8 @@ def test_a_copy_outlives_its_master_and_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.curl
-@pytest.mark.java
 def test_a_feed_moves(tmp_path: Path) -> None:
-    """From a server to a twin, with its log: the page says `tidings local`, for the stage."""
+    """From a server to another one, which takes the place of the stage, with its log."""
     lines = _lines_of("docs/guides/GROWING.md", tmp_path)
     assert sum("video/x32" in line for line in lines) == 3
     assert sum("video/x33" in line for line in lines) == 2

@@ -51,6 +51,7 @@ ELSEWHERE = {
     "pip install '.[serve]'": "tests/release/test_wheel.py",
     "pip install './dist/tidings-0.1.0-py3-none-any.whl[serve]'": "tests/release/test_wheel.py",
     "make test": "this run",
+    ".venv/bin/pytest tests/functions/test_ingest.py": "this run",
     "make test-twin": "make test-all: .ci/run",
     "make test-data": "make test-all: .ci/run",
     "make test-runtime": "make test-all: .ci/run",
@@ -66,11 +67,9 @@ ELSEWHERE = {
     "make sandbox": "tests/infra/test_sandbox.py; make deploy-smoke by hand",
     ".venv/bin/tidings archive compact --archive ./feed --table ./lake --url"
     " http://127.0.0.1:8042": "tests/unit/lake",
-    ".venv/bin/tidings verify --endpoint-url http://127.0.0.1:8044": (
-        "tests/unit/admin/test_verify_command.py, which has a twin"
-    ),
-    ".venv/bin/tidings rebuild --endpoint-url http://127.0.0.1:8044 --dry-run": (
-        "tests/unit/admin/test_verify_command.py"
+    ".venv/bin/tidings verify --data tidings-data": "tests/unit/admin/test_verify_server.py",
+    ".venv/bin/tidings rebuild --data tidings-data --dry-run": (
+        "tests/unit/admin/test_verify_server.py"
     ),
     **dict.fromkeys(
         (
