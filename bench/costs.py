@@ -34,9 +34,8 @@ from bench.workload import operations
 from infra import names, settings, synth
 from tests.infra.templates import of_assembly
 from tests.twin import http_gateway, socket_gateway
-from tests.twin.environment import Endpoints
+from tests.twin.environment import Endpoints, Options
 from tests.twin.environment import program as deployed
-from tests.twin.options import Options
 from tidings.aws.config import deployment
 from tidings.aws.effects import now_ms
 from tidings.aws.stage import stage
@@ -482,7 +481,7 @@ class Functions:
         """Drop the caches of the previous function, as if it had its own process."""
         for name in [name for name in os.environ if name.startswith("TIDINGS_")]:
             del os.environ[name]
-        options = Options(archive=self.archive, settings=self.settings)
+        options = Options(data=self.archive, settings=self.settings)
         os.environ |= deployed(function, options, self.places).environment
         _forget()
         self._written, self._read, self.current = [], [], function.name
@@ -580,7 +579,7 @@ def running(**settings: str) -> Iterator[Functions]:
         tempfile.TemporaryDirectory() as folder,
     ):
         try:
-            places = Endpoints(store.url, url, "")
+            places = Endpoints(store.url, url)
             yield Functions(places, Path(folder), sink, store.appender, settings)
         finally:
             os.environ.clear()

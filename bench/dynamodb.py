@@ -31,7 +31,7 @@ from bench.workload import operations
 from tests.fakes import MemoryProfiles, MemoryRemovedParents, MemoryWaker
 from tests.twin import dynamodb_local, store
 from tidings.aws import clients
-from tidings.aws.config import twin_keys
+from tidings.aws.config.stages import LOCAL_CREDENTIALS
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBClaims, DynamoDBLog, encode_page
 from tidings.aws.dynamodb.records import DynamoDBRecords
@@ -64,7 +64,7 @@ _ROOT = Path(__file__).parent.parent
 
 def client(url: str) -> DynamoDBClient:
     config = Config(parameter_validation=False, max_pool_connections=16)
-    made = boto3.client("dynamodb", endpoint_url=url, config=config, **twin_keys.credentials(url))
+    made = boto3.client("dynamodb", endpoint_url=url, config=config, **LOCAL_CREDENTIALS)
     clients.read_items_raw(made)
     return made
 

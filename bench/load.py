@@ -1,6 +1,6 @@
 """Put load on a feed at a constant rate, and check every event that consumers receive.
 
-python -m bench.load                       a temporary twin for a minute
+python -m bench.load                       a temporary server for a minute
 python -m bench.load --url URL ...         a running feed
 python -m bench.load --stage dev ...       a deployed stage
 """
@@ -23,10 +23,10 @@ from bench.loading import reporting, running
 from bench.loading.ledger import RATE, Place, Plan
 from bench.loading.running import Run, Unheard
 from bench.results import Section
-from tests.twin import Twin
 from tidings.client.address import socket_url
 from tidings.client.errors import ClientError
 from tidings.client.files import read_password
+from tidings.server.running import Server
 
 _BOTH = ("ws", "sse")
 _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
@@ -36,7 +36,7 @@ TARGET = "each consumer hears each operation once, in the one order; the fold is
 
 
 @click.command(context_settings={"max_content_width": 100, "show_default": True})
-@click.option("--url", help="Address of the feed.  [default: a new twin]")
+@click.option("--url", help="Address of the feed.  [default: a new server]")
 @click.option("--stage", metavar="NAME", help="Name of a deployed stage, instead of --url.")
 @click.option("--stream-url", default="", help="Address of its event streams, if it differs.")
 @click.option("--ws-url", help="Address of its WebSocket.  [default: /ws on --url]")
@@ -126,10 +126,10 @@ def section(found: Run) -> Section:
 
 
 def measure() -> Section:
-    """Put load on a temporary twin for a minute, with consumers that leave and return."""
-    with Twin() as twin:
+    """Put load on a temporary server for a minute, with consumers that leave and return."""
+    with Server() as server:
         plan = Plan(secrets.token_hex(4), churn=20.0)
-        return section(carried_out(plan, Place(twin.url, ws_url=twin.ws_url), twin.pid))
+        return section(carried_out(plan, Place(server.url, ws_url=server.ws_url), server.pid))
 
 
 @contextlib.contextmanager
@@ -155,8 +155,8 @@ def _place(
         elif url:
             yield Place(url, stream_url, socket_url(url, ws_url), feed, *secret), 0
         else:
-            with Twin("--feeds", feed) as twin:
-                yield Place(twin.url, ws_url=twin.ws_url, feed=feed), twin.pid
+            with Server("--feeds", feed) as server:
+                yield Place(server.url, ws_url=server.ws_url, feed=feed), server.pid
     except ClientError as error:
         raise click.ClickException(str(error)) from None
 

@@ -25,7 +25,7 @@ from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.spark import register
 from tidings.spark.reader import TidingsSource
-from tidings.sync.feed import on_twin
+from tidings.sync.feed import on_endpoint
 from tidings.sync.spark_session import DAEMON
 
 _ARCHIVE_TARGET, _LOG_TARGET = 400_000, 50_000  # operations a second on two cores
@@ -147,7 +147,7 @@ def _fill_archive(folder: Path, count: int) -> None:
 
 def _fill_log(twin: Twin, count: int) -> None:
     """Write pages as `ingest` does, and wait until the followers have handled them."""
-    place = on_twin(_FEED, twin.dynamodb_url)
+    place = on_endpoint(_FEED, twin.dynamodb_url)
     log, last = place.log(), 0
     for page in _made(count):
         last = log.take(_FEED, _PAGE)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from tests.proxy import Proxy
 from tests.twin import Twin
-from tests.twin.options import PREFIX
+from tests.twin.store import PREFIX
 from tidings.server.processes import TERMINATE_S
 from tidings.server.running import NotReady, Server
 

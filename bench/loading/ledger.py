@@ -33,7 +33,7 @@ class Place:
     ingest_password: str = field(default="", repr=False)
 
 
-RATE = 20.0  # two cores can run all of it at this rate; at 50 the twin is too slow
+RATE = 20.0  # two cores can run all of it at this rate, also on the functions of tests.twin
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ UNSEEN_CODES = {
     "repeated_header": "a gateway joins repeated headers; tests/unit/server/test_bounds.py",
     "unknown_key": "the suite's target has no keys; tests/unit/server/test_keys.py",
     "wrong_password": "the suite's target is open; tests/compat/oplog has one that is not",
-    "unknown_host": "only twins and agents have names of their own; tests/unit/twin",
+    "unknown_host": "only servers and agents have names of their own; tests/unit/server",
     "invalid_change": "told in changeagent's form: tests/compat/changeagent",
     "unknown_change": "told in changeagent's form: tests/compat/changeagent",
     "below_floor": "told in changeagent's form: tests/compat/changeagent",

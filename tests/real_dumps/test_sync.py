@@ -220,8 +220,8 @@ def test_a_copy_of_another_feed_is_refused(synced: Synced, monkeypatch: pytest.M
     before = client.get_item(TableName=place, Key=key)["Item"]
     client.put_item(TableName=place, Item=served.encode_served(["copied"], chained))
     try:
-        on_twin = ["--endpoint-url", synced.twin.dynamodb_url, "--feed", "copied"]
-        refused = CliRunner().invoke(main, ["sync", dump, *on_twin])
+        on_endpoint = ["--endpoint-url", synced.twin.dynamodb_url, "--feed", "copied"]
+        refused = CliRunner().invoke(main, ["sync", dump, *on_endpoint])
     finally:
         client.put_item(TableName=place, Item=before)
     with describing("tidings-dev", outputs) as endpoint:

@@ -90,7 +90,7 @@ def test_O69_a_pipe_a_stage_and_its_phases_on_a_terminal(
         environment = os.environ | {
             "AWS_ENDPOINT_URL_CLOUDFORMATION": endpoint,
             "AWS_ENDPOINT_URL_DYNAMODB": twin.dynamodb_url,
-            "AWS_ACCESS_KEY_ID": twin.dynamodb_key,
+            "AWS_ACCESS_KEY_ID": "local",
             "AWS_SECRET_ACCESS_KEY": "local",
             "AWS_DEFAULT_REGION": "us-east-1",
             "TERM": "xterm",

@@ -11,98 +11,63 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra import FUNCTIONS, SOURCE
 from tests.twin import store
-from tests.twin.options import (
-    ACCOUNT,
-    PREFIX,
-    REGION,
-    STAGE,
-    NoFunctions,
-    Options,
-    find_functions,
-    table_producers,
-)
-from tests.twin.workers import Program
-from tidings.aws.config import deployment, settings, twin_keys
-from tidings.core import errors
-from tidings.core.model.feeds import check_known
-from tidings.http.settings import NO_ORIGINS, MissingSetting, WrongSetting
+from tidings.aws.config import deployment, settings, stages
+from tidings.http.settings import NO_ORIGINS
 from tidings.server import feed_options
-from tidings.server.http_server import HostCheck
-from tidings.server.processes import Problem
+from tidings.server.feed_options import HostOptions
 
-HANDLER = "handler.py"
+REGION = stages.LOCAL_CREDENTIALS["region_name"]
+ACCOUNT = "000000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Options(HostOptions):
+    """The options of a twin.
+
+    *endpoint_url* is the address of a DynamoDB to use instead of starting DynamoDB Local. *data* is
+    the folder of the tables, the archive and the logs. *functions* is the folder of the handlers.
+    """
+
+    endpoint_url: str | None = None
+    dynamodb_port: int = 0
+    data: Path | None = None
+    functions: Path = FUNCTIONS
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The endpoints of AWS services for a function; *api_token* grants access to *api_url*."""
+    """The addresses of DynamoDB, and of Lambda's API and `@connections`."""
 
     dynamodb_url: str
     api_url: str
-    api_token: str
-
-    @property
-    def sockets_url(self) -> str:
-        return f"{self.api_url}/{STAGE}"
 
 
-_NOWHERE = Endpoints("", "", "")
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The code that a worker runs: *folder*/handler.py, with *environment*.
 
-
-def check(options: Options) -> None:
-    """Reject options with which a function could not start.
-
-    Call this function before any part of the twin is started.
-
-    Raises:
-        Problem: a handler is missing, a variable is unknown, or its value is invalid.
+    An invocation may take at most *timeout_s*.
     """
-    known = {setting.variable for setting in settings.SETTINGS}
-    for variable in sorted(options.settings.keys() - known):
-        raise Problem(f"--setting {variable}: unknown setting")
-    for function in functions(options):
-        program(function, options, _NOWHERE)
-    try:
-        feeds = parse_options(options).feeds
-        for producer in table_producers(options):
-            check_known(producer.feed, feeds)
-    except (WrongSetting, MissingSetting, errors.Rejected) as error:
-        raise Problem(str(error)) from None
 
-
-def functions(options: Options) -> tuple[deployment.Function, ...]:
-    """Return the functions of `deployment.FUNCTIONS`, and one per table that produces operations.
-
-    Raises:
-        Problem: a value of --capture is invalid.
-    """
-    producers = table_producers(options)
-    return (*deployment.FUNCTIONS, *(each.function for each in producers))
+    name: str
+    folder: Path
+    timeout_s: float
+    environment: Mapping[str, str]
+    arn: str
 
 
 def parse_options(options: Options) -> settings.Settings:
     """Return the settings that this twin's functions share."""
-    return settings.Settings.read(_settings(options, _NOWHERE, None))
-
-
-def host_check(options: Options) -> HostCheck:
-    """Return the host names that this twin accepts, and the origins allowed to call it."""
-    names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
-    return HostCheck(names, parse_options(options).cors_origins)
+    return settings.Settings.read(_settings(options))
 
 
 def program(function: deployment.Function, options: Options, endpoints: Endpoints) -> Program:
-    """Return the program that the workers of *function* run.
-
-    Raises:
-        NoFunctions: the folder of *function*, or the handler in it, is missing.
-    """
-    package = find_functions()
-    folder = (options.functions or package.functions).resolve() / function.folder
-    if not (folder / HANDLER).is_file():
-        raise NoFunctions(str(folder))
-    name = PREFIX + function.name
+    """Return the program that the workers of *function* run."""
+    folder = options.functions.resolve() / function.folder
+    name = store.PREFIX + function.name
+    sockets = {"TIDINGS_SOCKETS_URL": f"{endpoints.api_url}/{store.STAGE}"}
     return Program(
         name=name,
         folder=folder,
@@ -111,21 +76,18 @@ def program(function: deployment.Function, options: Options, endpoints: Endpoint
         environment={
             **_platform(function, name, folder),
             **_services(endpoints),
-            **_settings(options, endpoints, function),
-            "PYTHONPATH": os.pathsep.join(map(str, (folder, *package.layers))),
+            **_settings(options),
+            **function.environment,
+            **(sockets if function.sockets else {}),
         },
     )
 
 
-def _settings(
-    options: Options, endpoints: Endpoints, function: deployment.Function | None
-) -> dict[str, str]:
-    values: dict[str, str] = {
-        setting.variable: setting.default for setting in settings.SETTINGS if setting.default
-    }
+def _settings(options: Options) -> dict[str, str]:
+    values = {each.variable: each.default for each in settings.SETTINGS if each.default}
     values |= {
-        "TIDINGS_STAGE": STAGE,
-        "TIDINGS_FUNCTION_PREFIX": PREFIX,
+        "TIDINGS_STAGE": store.STAGE,
+        "TIDINGS_FUNCTION_PREFIX": store.PREFIX,
         "TIDINGS_FEEDS": options.feeds,
         "TIDINGS_OPEN": "true",
         "TIDINGS_ARCHIVE_SECONDS": "0",  # archive at once, because a run costs nothing here
@@ -133,16 +95,9 @@ def _settings(
         "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or NO_ORIGINS,
     }
     values |= {table.setting: store.table_name(table.name) for table in deployment.TABLES}
-    archive = options.archive or options.data
-    if archive is not None:
-        values["TIDINGS_ARCHIVE"] = archive.resolve().as_uri()
-    values |= feed_options.chain_settings(options)
-    values |= options.settings
-    if function is not None:
-        values |= function.environment
-        if function.sockets:
-            values["TIDINGS_SOCKETS_URL"] = endpoints.sockets_url
-    return values
+    if options.data is not None:
+        values["TIDINGS_ARCHIVE"] = options.data.resolve().as_uri()
+    return values | feed_options.chain_settings(options) | dict(options.settings)
 
 
 def _platform(function: deployment.Function, name: str, folder: Path) -> Mapping[str, str]:
@@ -151,26 +106,26 @@ def _platform(function: deployment.Function, name: str, folder: Path) -> Mapping
         "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
         "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
         "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{name}",
-        "AWS_LAMBDA_LOG_STREAM_NAME": STAGE,
+        "AWS_LAMBDA_LOG_STREAM_NAME": store.STAGE,
         "AWS_REGION": REGION,
         "AWS_DEFAULT_REGION": REGION,
         "LAMBDA_TASK_ROOT": str(folder),
         "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
         "_HANDLER": "handler.handle",
-        settings.SERVICE_VARIABLE: settings.metrics_service(STAGE),
+        settings.SERVICE_VARIABLE: settings.metrics_service(store.STAGE),
         "POWERTOOLS_METRICS_NAMESPACE": settings.METRICS_NAMESPACE,
         "PATH": os.defpath,
+        "PYTHONPATH": f"{folder}{os.pathsep}{SOURCE}",
         "LANG": "en_US.UTF-8",
         "TZ": ":UTC",
     }
 
 
 def _services(endpoints: Endpoints) -> Mapping[str, str]:
-    shown = twin_keys.credentials(endpoints.dynamodb_url)
+    known = stages.LOCAL_CREDENTIALS
     return {
-        "AWS_ACCESS_KEY_ID": shown["aws_access_key_id"],
-        "AWS_SECRET_ACCESS_KEY": shown["aws_secret_access_key"],
-        "AWS_SESSION_TOKEN": endpoints.api_token,  # ignored by DynamoDB Local
+        "AWS_ACCESS_KEY_ID": known["aws_access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": known["aws_secret_access_key"],
         "AWS_ENDPOINT_URL_DYNAMODB": endpoints.dynamodb_url,
         "AWS_ENDPOINT_URL_LAMBDA": endpoints.api_url,
         # A function assumes that it is on AWS, and must not use the profile of the developer.

@@ -1,4 +1,4 @@
-"""The HTTP API of the twin: the routes of `deployment`, CORS preflight, and the page `/console`.
+"""The HTTP API of the twin: the routes of `deployment`, and CORS preflight.
 
 A request is converted to an event of payload format 2.0, with which a function is invoked. The
 function's answer is converted to a response. A streaming function is not invoked with an event; its
@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import MappingProxyType
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from tests.twin import clock
-from tests.twin.options import ACCOUNT
+from tests.twin.environment import ACCOUNT
 from tidings.aws.config.deployment import HttpRoute
+from tidings.aws.effects import now_ms
 from tidings.core.auth.origins import cors_headers
 from tidings.core.errors import Rejected
 from tidings.http.answers import preflight_headers
@@ -31,20 +31,16 @@ from tidings.http.asgi import (
     Receive,
     Send,
     arrival_of,
-    below,
     body_of,
     check_announced,
     join_headers,
     raw_path,
+    send_response,
 )
-from tidings.http.endpoints import status
-from tidings.http.request import wants_page
 from tidings.http.router import RouteTable
 
 if TYPE_CHECKING:
-    from tests.twin.runtime_api import Invoke
-
-API_ID = "local"
+    from tests.twin.lambda_api import Invoke
 
 # The content types that API Gateway passes as text, in addition to `text/*`; every other body is
 # encoded in base64.
@@ -77,16 +73,13 @@ class HttpResponse:
     body: bytes = b""
 
 
-def refuse(error: Rejected, headers: Mapping[str, str] = MappingProxyType({})) -> HttpResponse:
-    """Return the answer to a refused request, with the additional *headers*."""
-    body = json.dumps({"error": error.body()}, separators=(",", ":")).encode()
-    return HttpResponse(
-        error.status, [("content-type", "application/json"), *headers.items()], body
-    )
-
-
 class MalformedAnswer(Exception):
     """The handler's answer cannot be converted to a response."""
+
+
+def access_time(ms: int) -> str:
+    """Return *ms* in the time format of API Gateway's events."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%d/%b/%Y:%H:%M:%S +0000")
 
 
 def encode_event(request: HttpRequest, *, now_ms: int, request_id: str) -> dict[str, object]:
@@ -94,21 +87,38 @@ def encode_event(request: HttpRequest, *, now_ms: int, request_id: str) -> dict[
     headers = join_headers(request.headers)
     cookies = headers.pop("cookie", None)
     body, is_base64 = _body(request.body, headers)
+    domain = headers.get("host", "localhost")
     event: dict[str, object] = {
         "version": "2.0",
         "routeKey": request.route,
         "rawPath": request.path,
         "rawQueryString": request.query,
         "headers": headers,
-        "requestContext": _context(request, headers, now_ms, request_id),
+        "requestContext": {
+            "accountId": ACCOUNT,
+            "apiId": "local",
+            "domainName": domain,
+            "domainPrefix": domain.partition(".")[0],
+            "http": {
+                "method": request.method,
+                "path": request.path,
+                "protocol": "HTTP/1.1",
+                "sourceIp": request.source_ip,
+                "userAgent": headers.get("user-agent", ""),
+            },
+            "requestId": request_id,
+            "routeKey": request.route,
+            "stage": "$default",
+            "time": access_time(now_ms),
+            "timeEpoch": now_ms,
+        },
         "isBase64Encoded": is_base64,
     }
     if cookies is not None:
         event["cookies"] = [cookie.strip() for cookie in cookies.split(";")]
     if request.query:
-        event["queryStringParameters"] = join_headers(
-            parse_qsl(request.query, keep_blank_values=True)
-        )
+        pairs = parse_qsl(request.query, keep_blank_values=True)
+        event["queryStringParameters"] = join_headers(pairs)
     if request.parameters:
         event["pathParameters"] = dict(request.parameters)
     if request.body:
@@ -124,26 +134,15 @@ def decode_answer(payload: bytes) -> HttpResponse:
     """
     try:
         answer = json.loads(payload)
-    except ValueError as error:
-        raise MalformedAnswer(str(error)) from None
-    if not isinstance(answer, dict) or "statusCode" not in answer:
-        return HttpResponse(200, [("content-type", "application/json")], payload)
-    try:
+        if not isinstance(answer, dict) or "statusCode" not in answer:
+            return HttpResponse(200, [("content-type", "application/json")], payload)
         headers = [(str(k).lower(), _text(v)) for k, v in (answer.get("headers") or {}).items()]
         headers += [("set-cookie", str(cookie)) for cookie in answer.get("cookies") or ()]
-        body = _decode_body(answer)
-        return HttpResponse(int(answer["statusCode"]), headers, body)
+        body = answer.get("body") or ""
+        content = base64.b64decode(body) if answer.get("isBase64Encoded") else body.encode()
+        return HttpResponse(int(answer["statusCode"]), headers, content)
     except (AttributeError, TypeError, ValueError) as error:
         raise MalformedAnswer(str(error)) from None
-
-
-def _decode_body(answer: Mapping[str, object]) -> bytes:
-    body = answer.get("body")
-    if body is None:
-        return b""
-    if not isinstance(body, str):
-        return json.dumps(body).encode()
-    return base64.b64decode(body) if answer.get("isBase64Encoded") else body.encode()
 
 
 def _text(value: object) -> str:
@@ -163,30 +162,6 @@ def _body(body: bytes, headers: Mapping[str, str]) -> tuple[str, bool]:
     return base64.b64encode(body).decode(), True
 
 
-def _context(
-    request: HttpRequest, headers: Mapping[str, str], now_ms: int, request_id: str
-) -> dict[str, object]:
-    domain = headers.get("host", "localhost")
-    return {
-        "accountId": ACCOUNT,
-        "apiId": API_ID,
-        "domainName": domain,
-        "domainPrefix": domain.partition(".")[0],
-        "http": {
-            "method": request.method,
-            "path": request.path,
-            "protocol": "HTTP/1.1",
-            "sourceIp": request.source_ip,
-            "userAgent": headers.get("user-agent", ""),
-        },
-        "requestId": request_id,
-        "routeKey": request.route,
-        "stage": "$default",
-        "time": clock.access_time(now_ms),
-        "timeEpoch": now_ms,
-    }
-
-
 def headers_of(scope: Message) -> list[tuple[str, str]]:
     """Return the headers in the order in which they were received; a name may repeat."""
     return [(k.decode("latin-1"), v.decode("latin-1")) for k, v in scope["headers"]]
@@ -204,16 +179,13 @@ async def respond(send: Send, response: HttpResponse) -> None:
     await send({"type": "http.response.body", "body": response.body})
 
 
-def _message(status: int, text: str, *headers: tuple[str, str]) -> HttpResponse:
+def message(status: int, text: str, *headers: tuple[str, str]) -> HttpResponse:
+    """Return an answer of API Gateway itself."""
     body = json.dumps({"message": text}, separators=(",", ":")).encode()
     return HttpResponse(status, [("content-type", "application/json"), *headers], body)
 
 
-_NOT_HANDLED = _message(500, "Internal Server Error")
-_NOT_FOUND = _message(404, "Not Found")
-_TOO_SLOW = _message(503, "Service Unavailable")
-# This answer closes the connection, because the rest of the body may still arrive.
-_BODY_TOO_SLOW = _message(408, "Request Timeout", ("connection", "close"))
+_NOT_HANDLED = message(500, "Internal Server Error")
 
 
 class HttpGateway:
@@ -225,98 +197,62 @@ class HttpGateway:
         invoke: Invoke,
         streams: Mapping[str, App],
         *,
-        console: Path,
         origins: Sequence[str],
-        prefix: str = "",
     ) -> None:
         self._routes = RouteTable(routes)
         self._invoke = invoke
         self._streams = streams
-        self._console = console
         self._origins = origins
-        self._prefix = prefix
         self._bodies = BodyBudget()
 
     async def serve(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request of the ASGI server."""
-        scope = below(scope, self._prefix)
+        origin = dict(headers_of(scope)).get("origin", "")
+        path, method = raw_path(scope), scope["method"]
+        match = self._routes.match(method, path)
+        if isinstance(match, list) and method == "OPTIONS" and match:
+            preflight = preflight_headers(origin, self._origins, match)
+            await respond(send, HttpResponse(204, list(preflight.items())))
+            return
+        if isinstance(match, list):
+            assert self._routes.default is not None
+            match = self._routes.default
         try:
-            route, parameters = self._match(scope)
-            if isinstance(route, HttpResponse):
-                await respond(send, route)
-            elif route.function in self._streams:
-                await self._streams[route.function](scope, receive, send)
-            else:
-                request = await self._request(scope, receive, route, parameters)
-                await respond(send, await self._call(route.function, request))
+            if match.route.function in self._streams:
+                await self._streams[match.route.function](scope, receive, send)
+                return
+            headers = headers_of(scope)
+            check_announced(dict(headers))
+            request = HttpRequest(
+                method=method,
+                path=path,
+                query=scope["query_string"].decode("latin-1"),
+                headers=headers,
+                body=await body_of(receive, self._bodies, arrival_of(scope)),
+                source_ip=client_of(scope),
+                route=match.route.key,
+                parameters=match.parameters,
+            )
+            await respond(send, await self._call(match.route.function, request))
         except TimeoutError:
-            await respond(send, _BODY_TOO_SLOW)
+            # The connection is closed, because the rest of the body may still arrive.
+            await respond(send, message(408, "Request Timeout", ("connection", "close")))
         except Rejected as error:
-            await respond(send, refuse(error, cors_headers(_origin(scope), self._origins)))
+            refusal = {"content-type": "application/json", **cors_headers(origin, self._origins)}
+            body = json.dumps({"error": error.body()}, separators=(",", ":")).encode()
+            await send_response(send, error.status, refusal, body)
         except Gone:
             pass  # the client has disconnected; an incomplete body is discarded
 
-    def _match(self, scope: Message) -> tuple[HttpRoute | HttpResponse, dict[str, str]]:
-        path, method = raw_path(scope), scope["method"]
-        if wants_page(method, path, dict(headers_of(scope))):
-            query = scope["query_string"].decode("latin-1")
-            page = status.front_page(self._prefix, query, has_console=True)
-            return HttpResponse(page.status, list(page.headers.items()), b""), {}
-        match = self._routes.match(method, path)
-        if isinstance(match, list):
-            answer = self._fallback(scope, path, match)
-            if answer is not None:
-                return answer, {}
-            if self._routes.default is None:
-                return _NOT_FOUND, {}
-            match = self._routes.default
-        return match.route, match.parameters
-
-    def _fallback(self, scope: Message, path: str, methods: Sequence[str]) -> HttpResponse | None:
-        method = scope["method"]
-        if method == "OPTIONS" and methods:
-            headers = preflight_headers(_origin(scope), self._origins, methods)
-            return HttpResponse(204, list(headers.items()))
-        if method not in ("GET", "HEAD"):
-            return None
-        page = status.live_page(self._console, path, self._prefix)
-        if page is None:
-            return None
-        body = b"" if method == "HEAD" else page.body.encode()
-        return HttpResponse(page.status, list(page.headers.items()), body)
-
     async def _call(self, function: str, request: HttpRequest) -> HttpResponse:
-        event = encode_event(request, now_ms=clock.now_ms(), request_id=clock.new_uuid())
+        event = encode_event(request, now_ms=now_ms(), request_id=str(uuid.uuid4()))
         payload = json.dumps(event, separators=(",", ":")).encode()
         # The function is not stopped if the client disconnects, or if the time limit has passed.
         running = asyncio.ensure_future(self._invoke(function, payload))
         try:
             answer = await asyncio.wait_for(asyncio.shield(running), INTEGRATION_S)
+            return _NOT_HANDLED if answer.error is not None else decode_answer(answer.payload)
         except TimeoutError:
-            return _TOO_SLOW
-        if answer.error is not None:
-            return _NOT_HANDLED
-        try:
-            return decode_answer(answer.payload)
+            return message(503, "Service Unavailable")
         except MalformedAnswer:
             return _NOT_HANDLED
-
-    async def _request(
-        self, scope: Message, receive: Receive, route: HttpRoute, parameters: Mapping[str, str]
-    ) -> HttpRequest:
-        headers = headers_of(scope)
-        check_announced(dict(headers))
-        return HttpRequest(
-            method=scope["method"],
-            path=raw_path(scope),
-            query=scope["query_string"].decode("latin-1"),
-            headers=headers,
-            body=await body_of(receive, self._bodies, arrival_of(scope)),
-            source_ip=client_of(scope),
-            route=route.key,
-            parameters=parameters,
-        )
-
-
-def _origin(scope: Message) -> str:
-    return dict(headers_of(scope)).get("origin", "")

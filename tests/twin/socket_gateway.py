@@ -10,18 +10,22 @@ import asyncio
 import base64
 import contextlib
 import json
+import secrets
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from tests.twin import clock, http_gateway
-from tests.twin.options import STAGE
-from tests.twin.runtime_api import Invoke
+from tests.twin import http_gateway
+from tests.twin.store import STAGE
 from tidings.aws.config.deployment import SocketRoute
+from tidings.aws.effects import now_ms, steady_ms
 from tidings.http.asgi import Message, Receive, Send
 from tidings.server.sockets import CLOSE_S, GOING_AWAY, LISTENERS, PATH, UNSUPPORTED, refuse
 
-API_ID = "localws"
+if TYPE_CHECKING:
+    from tests.twin.lambda_api import Invoke
+
 CONNECT, DEFAULT, DISCONNECT = "$connect", "$default", "$disconnect"
 
 _EVENT_TYPES = {CONNECT: "CONNECT", DEFAULT: "MESSAGE", DISCONNECT: "DISCONNECT"}
@@ -82,7 +86,7 @@ def disconnect_event(caller: Caller, code: int, reason: str, *, now_ms: int) -> 
 
 def new_connection_id() -> str:
     """Return a connection id in API Gateway's format: 15 characters and an equals sign."""
-    return base64.urlsafe_b64encode(clock.new_token(11)).decode()
+    return base64.urlsafe_b64encode(secrets.token_bytes(11)).decode()
 
 
 def _event(caller: Caller, route: str, now_ms: int, **more: object) -> dict[str, object]:
@@ -90,7 +94,7 @@ def _event(caller: Caller, route: str, now_ms: int, **more: object) -> dict[str,
         "routeKey": route,
         "eventType": _EVENT_TYPES[route],
         "extendedRequestId": new_connection_id(),
-        "requestTime": clock.access_time(now_ms),
+        "requestTime": http_gateway.access_time(now_ms),
         "messageDirection": "IN",
         "stage": STAGE,
         "connectedAt": caller.connected_ms,
@@ -99,7 +103,7 @@ def _event(caller: Caller, route: str, now_ms: int, **more: object) -> dict[str,
         "requestId": new_connection_id(),
         "domainName": caller.host,
         "connectionId": caller.connection_id,
-        "apiId": API_ID,
+        "apiId": "localws",
         **more,
     }
     return {"requestContext": context, "isBase64Encoded": False}
@@ -132,7 +136,7 @@ class OpenSocket:
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
         self.active_ms = caller.connected_ms
-        self._opened_ms = self._used_ms = clock.steady_ms()
+        self._opened_ms = self._used_ms = steady_ms()
         self.outgoing: asyncio.Queue[str | None] = asyncio.Queue()
         self.outgoing_bytes = 0
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
@@ -150,12 +154,12 @@ class OpenSocket:
 
     def mark_active(self) -> None:
         """Record that a message was sent or received."""
-        self.active_ms, self._used_ms = clock.now_ms(), clock.steady_ms()
+        self.active_ms, self._used_ms = now_ms(), steady_ms()
 
     def left_ms(self, idle_s: float, life_s: float) -> float:
         """Return how long the connection may stay open if it stays idle."""
         end_ms = min(self._used_ms + idle_s * 1000, self._opened_ms + life_s * 1000)
-        return end_ms - clock.steady_ms()
+        return end_ms - steady_ms()
 
     def end(self, code: int, reason: str, *, by_server: bool = True) -> None:
         """Close the connection; the first reason counts."""
@@ -191,7 +195,8 @@ class SocketGateway:
         caller = _caller(scope)
         listens = LISTENERS.fullmatch(scope["path"])
         if listens:
-            caller = replace(caller, query=_of_listener(caller.query, listens["feed"] or ""))
+            named = f"changefeed={listens['feed'] or ''}"
+            caller = replace(caller, query="&".join(filter(None, (caller.query, named))))
         known = listens or scope["path"] == PATH
         status = await self._connect(caller) if known else 404
         if not 200 <= status < 300:
@@ -225,8 +230,7 @@ class SocketGateway:
         return status if isinstance(status, int) else 500
 
     async def _disconnect(self, caller: Caller, ending: Ending) -> None:
-        now_ms = clock.now_ms()
-        event = disconnect_event(caller, ending.code, ending.reason, now_ms=now_ms)
+        event = disconnect_event(caller, ending.code, ending.reason, now_ms=now_ms())
         await self._call(DISCONNECT, event)
 
     async def _converse(self, connection: OpenSocket, receive: Receive, send: Send) -> Ending:
@@ -260,7 +264,7 @@ class SocketGateway:
         if self._lacks_function(text):
             connection.in_flight.release()
             return
-        event = message_event(connection.caller, text, now_ms=clock.now_ms())
+        event = message_event(connection.caller, text, now_ms=now_ms())
         try:
             if await self._call(DEFAULT, event) is _FAILED:
                 connection.post(json.dumps(_apology(event)))
@@ -297,15 +301,10 @@ class SocketGateway:
         task.add_done_callback(self._background.discard)
 
 
-def _of_listener(query: str, feed: str) -> str:
-    named = f"changefeed={feed}"
-    return f"{query}&{named}" if query else named
-
-
 def _caller(scope: Message) -> Caller:
     return Caller(
         connection_id=new_connection_id(),
-        connected_ms=clock.now_ms(),
+        connected_ms=now_ms(),
         source_ip=http_gateway.client_of(scope),
         headers=http_gateway.headers_of(scope),
         query=scope["query_string"].decode("latin-1"),

@@ -1,8 +1,7 @@
-"""The twin's DynamoDB: boto3 clients, the deployed tables, and the leases of a killed run."""
+"""The tables of the twin, and the leases of a killed run in them."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,15 +9,9 @@ from typing import TYPE_CHECKING
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    EndpointConnectionError,
-)
+from botocore.exceptions import EndpointConnectionError
 
-from tests.twin.options import PREFIX
-from tidings.aws.config import deployment, twin_keys
-from tidings.aws.config.deployment import COORDINATION_TABLE
+from tidings.aws.config import deployment, stages
 from tidings.aws.config.settings import CoordinatorUrl
 from tidings.aws.dynamodb import served
 from tidings.aws.dynamodb.relays import DynamoDBRelays
@@ -31,20 +24,21 @@ if TYPE_CHECKING:
 
     from tidings.core.replication.source import Sources
 
+STAGE = stages.LOCAL_STAGE
+PREFIX = f"tidings-{STAGE}-"
 _CONFIG = Config(
     connect_timeout=2, read_timeout=10, retries={"max_attempts": 2, "mode": "standard"}, proxies={}
 )
-LOOK_S = 0.5  # the interval of checks for a table that another program may create at any time
 
 
 def tables_client(endpoint_url: str) -> DynamoDBClient:
-    key = twin_keys.credentials(endpoint_url)
-    return boto3.client("dynamodb", endpoint_url=endpoint_url, config=_CONFIG, **key)
+    known = stages.LOCAL_CREDENTIALS
+    return boto3.client("dynamodb", endpoint_url=endpoint_url, config=_CONFIG, **known)
 
 
 def streams_client(endpoint_url: str) -> DynamoDBStreamsClient:
-    key = twin_keys.credentials(endpoint_url)
-    return boto3.client("dynamodbstreams", endpoint_url=endpoint_url, config=_CONFIG, **key)
+    known = stages.LOCAL_CREDENTIALS
+    return boto3.client("dynamodbstreams", endpoint_url=endpoint_url, config=_CONFIG, **known)
 
 
 def table_name(table: str) -> str:
@@ -63,42 +57,6 @@ def create_table(client: DynamoDBClient, name: str, table: deployment.Table) -> 
     if name not in {each for page in pages for each in page["TableNames"]}:
         with contextlib.suppress(client.exceptions.ResourceInUseException):
             _create_table(client, name, table)
-
-
-def publish_feeds(client: DynamoDBClient, feeds: Iterable[str], sources: Sources) -> None:
-    """Store the names of all feeds and of the chained feeds, as the outputs of a stack do."""
-    item = served.encode_served(feeds, addresses(sources))
-    client.put_item(TableName=table_name("control"), Item=item)
-
-
-def free_follower_leases(client: DynamoDBClient, feeds: Iterable[str]) -> int:
-    """Release the leases of all followers; return the number of released leases.
-
-    Call this function only at a start, when no process can hold a lease: the workers of a previous
-    run ended with that run.
-    """
-    freed = 0
-    for feed in feeds:
-        followers = client.query(
-            TableName=table_name("control"),
-            KeyConditionExpression="kind = :kind",
-            ExpressionAttributeValues={":kind": {"S": f"follower#{feed}"}},
-            ConsistentRead=True,
-        )
-        for item in followers["Items"]:
-            if "lease_until" in item:
-                _free_follower(client, item["kind"]["S"], item["name"]["S"])
-                freed += 1
-    return freed
-
-
-def _free_follower(client: DynamoDBClient, kind: str, name: str) -> None:
-    client.update_item(
-        TableName=table_name("control"),
-        Key={"kind": {"S": kind}, "name": {"S": name}},
-        UpdateExpression="REMOVE #owner, lease_until",
-        ExpressionAttributeNames={"#owner": "owner"},
-    )
 
 
 def _create_table(client: DynamoDBClient, name: str, table: deployment.Table) -> None:
@@ -128,19 +86,10 @@ def _create_table(client: DynamoDBClient, name: str, table: deployment.Table) ->
     )
 
 
-async def stream_of(url: str, table: str) -> str:
-    """Wait until *table* has a stream; return its ARN."""
-    client = tables_client(url)
-    while (arn := await asyncio.to_thread(_stream, client, table)) is None:
-        await asyncio.sleep(LOOK_S)
-    return arn
-
-
-def _stream(client: DynamoDBClient, table: str) -> str | None:
-    try:
-        return client.describe_table(TableName=table)["Table"].get("LatestStreamArn")
-    except (BotoCoreError, ClientError):
-        return None
+def publish_feeds(client: DynamoDBClient, feeds: Iterable[str], sources: Sources) -> None:
+    """Store the names of all feeds and of the chained feeds, as the outputs of a stack do."""
+    item = served.encode_served(feeds, addresses(sources))
+    client.put_item(TableName=table_name("control"), Item=item)
 
 
 def create_coordination(url: str, coordinator: CoordinatorUrl | None) -> None:
@@ -149,20 +98,35 @@ def create_coordination(url: str, coordinator: CoordinatorUrl | None) -> None:
     If the DynamoDB that has the table is not running, do nothing; a twin that starts later creates
     the table.
     """
-    if coordinator is None:
-        return
-    client = tables_client(coordinator.endpoint or url)
-    with contextlib.suppress(EndpointConnectionError):
-        create_table(client, coordinator.table, COORDINATION_TABLE)
+    if coordinator is not None:
+        client = tables_client(coordinator.endpoint or url)
+        with contextlib.suppress(EndpointConnectionError):
+            create_table(client, coordinator.table, deployment.COORDINATION_TABLE)
 
 
-def free_relays(client: DynamoDBClient, feeds: Iterable[str]) -> None:
-    """Release the relays from the processes that held them.
+def free_leases(client: DynamoDBClient, feeds: Iterable[str], chained: Iterable[str]) -> None:
+    """Release the leases of all followers and relays.
 
-    Call this function only if no process can hold a relay; see `free_follower_leases`.
+    Call this function only at a start, when no process can hold a lease: the workers of a previous
+    run ended with that run.
     """
-    store = DynamoDBRelays(client, table_name("log"), table_name("control"))
+    control = table_name("control")
     for feed in feeds:
+        followers = client.query(
+            TableName=control,
+            KeyConditionExpression="kind = :kind",
+            ExpressionAttributeValues={":kind": {"S": f"follower#{feed}"}},
+            ConsistentRead=True,
+        )
+        for item in followers["Items"]:
+            client.update_item(
+                TableName=control,
+                Key={"kind": item["kind"], "name": item["name"]},
+                UpdateExpression="REMOVE #owner, lease_until",
+                ExpressionAttributeNames={"#owner": "owner"},
+            )
+    store = DynamoDBRelays(client, table_name("log"), control)
+    for feed in chained:
         relay = store.relay(feed)
         if relay.owner:
             store.write(relay, replace(relay, owner="", lease_until_ms=0))

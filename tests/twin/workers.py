@@ -7,8 +7,7 @@ each relay begins when the twin starts.
 
 A streaming function is an ASGI app. On AWS, the Lambda Web Adapter passes requests to the app. In
 the twin, the gateway passes them, and aborts a response at the function's time limit. One process
-serves all requests of a function. It listens on a Unix socket in a folder that only this user can
-access. On a port, every program and page on the machine could bypass the gateway's checks.
+serves all requests of a function.
 """
 
 from __future__ import annotations
@@ -16,21 +15,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import shutil
 import sys
-import tempfile
+import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import IO
 
 import httpx
 
-from tests.twin import clock, http_gateway, runtime_client
-from tests.twin.http_gateway import HttpResponse
-from tests.twin.options import ACCOUNT, PREFIX, REGION
-from tests.twin.runtime_api import Answer, Invocation, Invoke, LoopbackServer, RuntimeApi, failure
+from tests.twin import http_gateway
+from tests.twin.environment import ACCOUNT, REGION, Program
+from tests.twin.lambda_api import Answer, Invocation, Invoke, LoopbackServer, RuntimeApi, failure
+from tests.twin.store import PREFIX
 from tidings.aws.config.deployment import Schedule
+from tidings.aws.effects import now_ms
 from tidings.core.replication.relay import RELAY
 from tidings.http.asgi import Message, Receive, Send, wait_for_disconnect
 from tidings.server import processes
@@ -43,36 +41,12 @@ Pause = Callable[[float], Awaitable[None]]
 START_S = 20.0  # imports take half a second; a loaded machine may need much more
 # Headers that are about a single connection and are therefore not passed on.
 _HOP_BY_HOP = frozenset(
-    (
-        b"connection",
-        b"keep-alive",
-        b"transfer-encoding",
-        b"te",
-        b"trailer",
-        b"upgrade",
-        b"host",
-        b"content-length",  # the body of a request is not passed on
-    )
+    (b"connection", b"keep-alive", b"transfer-encoding", b"te", b"trailer", b"upgrade", b"host")
 )
-_ITS_OWN = _HOP_BY_HOP - {b"content-length"} | {b"date"}  # the public server sets its own date
-_URL = "http://localhost"  # a URL needs a host; the connection is made to the Unix socket
-_UNREACHABLE = HttpResponse(
-    502, [("content-type", "application/json")], b'{"message":"Internal Server Error"}'
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """The code that a worker runs: *folder*/handler.py, with *environment*.
-
-    An invocation may take at most *timeout_s*.
-    """
-
-    name: str
-    folder: Path
-    timeout_s: float
-    environment: Mapping[str, str]
-    arn: str
+# The body of a request is not passed on.
+_OF_REQUEST = _HOP_BY_HOP | {b"content-length"}
+_OF_RESPONSE = _HOP_BY_HOP | {b"date"}  # the public server sets its own date
+_UNREACHABLE = http_gateway.message(502, "Internal Server Error")
 
 
 class Worker:
@@ -92,21 +66,18 @@ class Worker:
     async def start(self) -> Answer | None:
         """Return None after importing the handler, or the error of the import."""
         await self._server.start()
-        environment = {
-            **self._program.environment,
-            "AWS_LAMBDA_RUNTIME_API": self._api.address(self._server.port),
-        }
+        address = f"127.0.0.1:{self._server.port}"
         self._child = await processes.start(
-            [sys.executable, "-P", runtime_client.__file__, "handler.handle"],
+            [sys.executable, "-P", "-m", "awslambdaric", "handler.handle"],
             output=self._log,
-            environment=environment,
+            environment={**self._program.environment, "AWS_LAMBDA_RUNTIME_API": address},
             folder=self._program.folder,
         )
         return await self._first_of(self._api.started, INIT_S, "init")
 
     async def invoke(self, payload: bytes) -> Answer:
         limit_s = self._program.timeout_s
-        invocation = Invocation(payload, clock.now_ms() + int(limit_s * 1000))
+        invocation = Invocation(payload, now_ms() + int(limit_s * 1000))
         self._api.hand(invocation)
         answer = await self._first_of(invocation.answer, limit_s, invocation.request_id)
         assert answer is not None
@@ -202,50 +173,40 @@ class Functions:
     """
 
     def __init__(self, pools: Mapping[str, Pool], stir: Callable[[], None]) -> None:
-        self._pools, self._stir = pools, stir
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._pools)
+        self.pools, self._stir = pools, stir
 
     async def invoke(self, name: str, payload: bytes) -> Answer:
         self._stir()
         try:
-            return await self._pools[name].invoke(payload)
+            return await self.pools[name].invoke(payload)
         finally:
             self._stir()
 
     async def stop(self) -> None:
-        await asyncio.gather(*(pool.stop() for pool in self._pools.values()))
+        await asyncio.gather(*(pool.stop() for pool in self.pools.values()))
 
 
 async def run_schedule(schedule: Schedule, invoke: Invoke, *, pause: Pause = asyncio.sleep) -> None:
     """Invoke the function of *schedule* until cancelled, first after one interval.
 
-    A failed run is not retried, because the next run follows soon enough.
+    A failed run is not retried, because the next run follows soon enough. The event is that of
+    EventBridge Scheduler for a target without a configured input.
     """
     while True:
         await pause(schedule.every_minutes * 60)
-        await invoke(
-            schedule.function, json.dumps(schedule_event(schedule, clock.now_ms())).encode()
-        )
-
-
-def schedule_event(schedule: Schedule, now_ms: int) -> dict[str, object]:
-    """Return the event that EventBridge Scheduler sends to a target without a configured input."""
-    return {
-        "version": "0",
-        "id": clock.new_uuid(),
-        "detail-type": "Scheduled Event",
-        "source": "aws.scheduler",
-        "account": ACCOUNT,
-        "time": clock.moment(now_ms).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "region": REGION,
-        "resources": [
-            f"arn:aws:scheduler:{REGION}:{ACCOUNT}:schedule/default/{PREFIX}{schedule.function}"
-        ],
-        "detail": "{}",
-    }
+        name = f"{PREFIX}{schedule.function}"
+        event = {
+            "version": "0",
+            "id": str(uuid.uuid4()),
+            "detail-type": "Scheduled Event",
+            "source": "aws.scheduler",
+            "account": ACCOUNT,
+            "time": datetime.fromtimestamp(now_ms() // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "region": REGION,
+            "resources": [f"arn:aws:scheduler:{REGION}:{ACCOUNT}:schedule/default/{name}"],
+            "detail": "{}",
+        }
+        await invoke(schedule.function, json.dumps(event).encode())
 
 
 def relay_workers(feeds: Collection[str]) -> dict[str, int]:
@@ -267,7 +228,7 @@ async def begin_relay(feed: str, invoke: Invoke) -> None:
 class StreamFunction:
     """The server process of a streaming function.
 
-    The process is started by `warm` or by the first request, and by the first request after a
+    The process is started by `start` or by the first request, and by the first request after a
     crash.
     """
 
@@ -275,19 +236,13 @@ class StreamFunction:
         self._program = program
         self._log = log
         self._child: processes.Child | None = None
-        self._folder: Path | None = None
-        self._open = False
-        self._launching = asyncio.Lock()
-        self._warming: asyncio.Future[None] | None = None
-
-    def warm(self) -> None:
-        """Start the server in the background, so that it is ready for the first client."""
-        self._warming = asyncio.ensure_future(self._warm())
+        self._port = 0
+        self._starting = asyncio.Lock()
 
     async def proxy(self, scope: Message, receive: Receive, send: Send) -> None:
         """Pass on one request and stream its response until either side ends it."""
         try:
-            await self._start()
+            await self.start()
         except (TimeoutError, OSError):
             await http_gateway.respond(send, _UNREACHABLE)
             return
@@ -302,59 +257,49 @@ class StreamFunction:
         with contextlib.suppress(asyncio.CancelledError):
             await pump
 
+    async def start(self) -> None:
+        """Start the server, unless it is running."""
+        async with self._starting:
+            if self._child is None or self._child.exit_code is not None:
+                self._port = processes.free_port()
+                server = [sys.executable, "-m", "uvicorn", "handler:app", "--port", str(self._port)]
+                self._child = await processes.start(
+                    [*server, "--log-level", "warning", "--no-server-header"],
+                    output=self._log,
+                    environment=self._program.environment,
+                    folder=self._program.folder,
+                )
+                await processes.wait_until_open(self._port, START_S)
+
     async def stop(self) -> None:
-        async with self._launching:  # wait for a child that is being started, to kill it
-            if self._warming is not None:
-                self._warming.cancel()
+        async with self._starting:  # wait for a child that is being started, to kill it
             if self._child is not None:
                 self._child.kill()
                 await self._child.wait()
-            if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
-
-    async def _warm(self) -> None:
-        with contextlib.suppress(TimeoutError, OSError):  # the first request will report the error
-            await self._start()
-
-    async def _start(self) -> None:
-        async with self._launching:
-            if self._child is None or self._child.exit_code is not None:
-                await self._launch()
-        if not self._open:
-            await processes.wait_until_open(self._socket_path(), START_S)
-            self._open = True
-
-    async def _launch(self) -> None:
-        self._open = False
-        self._socket_path().unlink(missing_ok=True)
-        server = [sys.executable, "-m", "uvicorn", "handler:app", "--uds", str(self._socket_path())]
-        self._child = await processes.start(
-            [*server, "--log-level", "warning", "--no-server-header"],
-            output=self._log,
-            environment=self._program.environment,
-            folder=self._program.folder,
-        )
-
-    def _socket_path(self) -> Path:
-        """Return the path of the socket.
-
-        The path is in a temporary folder, because the path of a socket has to be short.
-        """
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="tidings-"))
-        return self._folder / "stream"
 
     async def _pump(self, scope: Message, send: Send) -> None:
-        headers = [(k, v) for k, v in scope["headers"] if k not in _HOP_BY_HOP]
-        headers.append((b"x-amzn-lambda-context", self._context().encode()))
+        headers = [(k, v) for k, v in scope["headers"] if k not in _OF_REQUEST]
+        # The header in which the Lambda Web Adapter passes the time limit to an app.
+        context = {
+            "request_id": str(uuid.uuid4()),
+            "deadline": now_ms() + int(self._program.timeout_s * 1000),
+            "invoked_function_arn": self._program.arn,
+            "env_config": {"function_name": self._program.name},
+        }
+        headers.append((b"x-amzn-lambda-context", json.dumps(context).encode()))
         headers += [(b"x-forwarded-host", v) for k, v in scope["headers"] if k == b"host"]
-        target = {"target": _target(scope)}  # unchanged; httpx would encode a URL again
-        request = httpx.Request(scope["method"], _URL, headers=headers, extensions=target)
+        query: bytes = scope["query_string"]
+        path = scope.get("raw_path") or scope["path"].encode()
+        target = path + b"?" + query if query else path  # unchanged; httpx would encode it again
+        url = f"http://127.0.0.1:{self._port}"
+        request = httpx.Request(
+            scope["method"], url, headers=headers, extensions={"target": target}
+        )
         started = False
         try:
             async with (
                 asyncio.timeout(self._program.timeout_s),
-                httpx.AsyncHTTPTransport(verify=False, uds=str(self._socket_path())) as transport,
+                httpx.AsyncHTTPTransport(verify=False) as transport,
             ):
                 answer = await transport.handle_async_request(request)
                 started = True
@@ -364,26 +309,9 @@ class StreamFunction:
                 await http_gateway.respond(send, _UNREACHABLE)
             # The response is incomplete. Do not end it here, so that the server aborts it.
 
-    def _context(self) -> str:
-        """Return the header in which the Lambda Web Adapter passes the time limit to an app."""
-        return json.dumps(
-            {
-                "request_id": clock.new_uuid(),
-                "deadline": clock.now_ms() + int(self._program.timeout_s * 1000),
-                "invoked_function_arn": self._program.arn,
-                "env_config": {"function_name": self._program.name},
-            }
-        )
-
-
-def _target(scope: Message) -> bytes:
-    path: bytes = scope.get("raw_path") or scope["path"].encode()
-    query: bytes = scope["query_string"]
-    return path + b"?" + query if query else path
-
 
 async def _forward(answer: httpx.Response, send: Send) -> None:
-    headers = [(k.lower(), v) for k, v in answer.headers.raw if k.lower() not in _ITS_OWN]
+    headers = [(k.lower(), v) for k, v in answer.headers.raw if k.lower() not in _OF_RESPONSE]
     await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
     async for piece in answer.aiter_raw():
         await send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -212,7 +212,7 @@ def status(target: ArchiveTarget, as_json: bool) -> None:
     \b
     Examples:
       tidings archive status --stage prod
-      tidings archive status --archive ./feed    of a twin with --data ./feed
+      tidings archive status --archive ./feed
     """
     report = look(target)
     click.echo(json.dumps(report.as_json()) if as_json else "\n".join(report.as_lines()))

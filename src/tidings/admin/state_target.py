@@ -1,4 +1,4 @@
-"""The tables of a feed on a stage, a twin or a server, to verify, rebuild or restore the feed."""
+"""The tables of a feed on a stage, an endpoint or a server, to verify, rebuild or restore it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidings.admin.target import feed_options, twin_client
+from tidings.admin.target import endpoint_client, feed_options
 from tidings.aws.config import stages
 from tidings.aws.effects import now_ms
 from tidings.client.cli.options import Command
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb.state import DynamoDBState
 
 # boto3 is imported by the functions that use it, so that help texts do not need it.
-_TWIN = "local"
 _READ_S = 10  # long, because bulk reads may be slow; a wrong endpoint already fails on connect
 _ATTEMPTS = 5  # many, because reads may be throttled, and no person waits for a single read
 _CONNECTIONS = 16  # one for each thread that repairs rows, and a few more
@@ -150,7 +149,7 @@ class ServerState:
 
 
 def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
-    """Return the tables of *feed* on a stage or a twin.
+    """Return the tables of *feed* on a stage or at a DynamoDB endpoint.
 
     Raises:
         NoStage: the stage does not exist, or is older than this command.
@@ -171,8 +170,8 @@ def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
         client, settings = boto3.client("dynamodb", config=config), stages.settings(stage, outputs)
     else:
         local = config.merge(Config(proxies={}))
-        client = twin_client(str(endpoint_url), local)
-        settings = stages.settings(_TWIN, {"TIDINGS_FEEDS": feed})
+        client = endpoint_client(str(endpoint_url), local)
+        settings = stages.settings(stages.LOCAL_STAGE, {"TIDINGS_FEEDS": feed})
     clients.read_items_raw(client)
     return StateTarget(feed, client, settings)
 
@@ -202,8 +201,8 @@ def tables_option(command: Command) -> Command:
 
 
 def _with_tables(target: Examined, suffix: str) -> StateTarget:
-    if not isinstance(target, StateTarget) or target.settings.stage == _TWIN:
-        raise click.UsageError("--tables is for a --stage, not for a twin or a server")
+    if not isinstance(target, StateTarget) or target.settings.stage == stages.LOCAL_STAGE:
+        raise click.UsageError("--tables is for a --stage, not for --endpoint-url or a server")
     settings = _with_suffix(target.settings, suffix)
     used = None if settings == target.settings else target.settings
     return replace(target, settings=settings, used=used)

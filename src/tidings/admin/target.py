@@ -1,4 +1,4 @@
-"""Select a feed: of a stage on AWS, of a server, or of a twin by the address of its DynamoDB."""
+"""Select a feed: of a stage on AWS, of a server, or at the address of a DynamoDB."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidings.aws.config import stages, twin_keys
+from tidings.aws.config import stages
 from tidings.aws.effects import now_ms
 from tidings.client.cli.options import (
-    LOCAL,
     URL_VARIABLE,
     Access,
     Command,
@@ -163,7 +162,7 @@ def feed_options(
     return decorate
 
 
-_PLACES = "name one of --stage, --context, --data for a server, and --endpoint-url for a twin"
+_PLACES = "name one of --stage, --context, --data for a server, and --endpoint-url for a DynamoDB"
 
 
 def _of_context(name: str | None, feed: str | None) -> tuple[str, str]:
@@ -172,7 +171,7 @@ def _of_context(name: str | None, feed: str | None) -> tuple[str, str]:
     The command needs the stores of the feed, so it cannot use a context with an address.
     """
     location = locate(name, {})
-    if not location.stage or location.stage == LOCAL:
+    if not location.stage:
         reason = f"; {location.source} has no stage" if location.is_given else ""
         raise click.UsageError(f"{_PLACES}{reason}")
     return location.stage, location.feed(feed)
@@ -222,10 +221,11 @@ def _boto3() -> Any:
 
 
 def _find(routes: StoreRoutes, feed: str, stage: str | None, endpoint_url: str | None) -> Stored:
-    """Return the *routes* on the control table of a stage or twin; check that it has *feed*."""
+    """Return the *routes* on the control table of a stage or endpoint; check that it has *feed*."""
     deployed = frozenset({feed})
     if stage is None:
-        client, table = twin_client(str(endpoint_url)), f"{stages.stack_name('local')}-control"
+        client = endpoint_client(str(endpoint_url))
+        table = f"{stages.stack_name(stages.LOCAL_STAGE)}-control"
     else:
         outputs = stages.find(stage, _boto3().client("cloudformation"))
         deployed = outputs.feeds
@@ -301,15 +301,15 @@ _ASKED = ("password_file", "password", "timeout_s")
 _URL_HELP = f"Address of Tidings, to use its HTTP interface.  [env var: {URL_VARIABLE}]"
 
 
-def twin_client(endpoint_url: str, config: Config | None = None) -> Any:
-    """Return a client that uses the twin's own access key, not the operator's credentials."""
+def endpoint_client(endpoint_url: str, config: Config | None = None) -> Any:
+    """Return a client of the DynamoDB at *endpoint_url*, without the operator's credentials."""
     from botocore.config import Config as Made  # noqa: TID251 see `_boto3`
 
     config = config or Made(
         connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 1}, proxies={}
     )
-    shown = twin_keys.credentials(endpoint_url)
-    return _boto3().client("dynamodb", endpoint_url=endpoint_url, config=config, **shown)
+    known = stages.LOCAL_CREDENTIALS
+    return _boto3().client("dynamodb", endpoint_url=endpoint_url, config=config, **known)
 
 
 def addresses(stage: str) -> stages.Addresses:

@@ -18,7 +18,6 @@ from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 from botocore.loaders import create_loader
 from botocore.session import Session
 
-from tidings.aws.config import twin_keys
 from tidings.core.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -95,8 +94,6 @@ def coordination(region: str, endpoint: str) -> DynamoDBClient:
     """
     config = _config(_LEASE_ATTEMPTS).merge(Config(read_timeout=_LEASE_READ_S))
     where: Any = {"region_name": region or None, "endpoint_url": endpoint or None}
-    if twin_keys.find(endpoint):  # the table is in a twin; each twin has an access key of its own
-        where |= twin_keys.credentials(endpoint)
     return _dynamodb(config, **where)
 
 

@@ -144,7 +144,7 @@ class Host:
         return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
     def trust(self) -> ssl.SSLContext | None:
-        """Return the TLS context; None for a twin on this machine, which does not use TLS."""
+        """Return the TLS context; None for an endpoint on this machine, which does not use TLS."""
         if self._trust is None and urlsplit(self.url).scheme == "https":
             self._trust = ssl.create_default_context(cafile=self.ca_file)
         return self._trust

@@ -125,12 +125,12 @@ def address(archive: str) -> str:
 
 
 def dynamodb_of(feed: str, stage: str, endpoint_url: str) -> DynamoDBFeed | None:
-    """Return the DynamoDB tables of the feed; None if neither a stage nor a twin is named."""
-    from tidings.sync.feed import on_stage, on_twin
+    """Return the DynamoDB tables of the feed; None if neither a stage nor an endpoint is named."""
+    from tidings.sync.feed import on_endpoint, on_stage
 
     if stage:
         return on_stage(feed, stage)
-    return on_twin(feed, endpoint_url) if endpoint_url else None
+    return on_endpoint(feed, endpoint_url) if endpoint_url else None
 
 
 def key_of(named: NamedFeed) -> str:

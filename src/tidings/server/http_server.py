@@ -1,4 +1,4 @@
-"""Serve an ASGI app on a listening socket, for the server, the twin and the agent.
+"""Serve an ASGI app on a listening socket, for the server and the agent.
 
 This module also checks the host and the origin of each request, and whether a request comes from a
 trusted proxy.

@@ -1,9 +1,8 @@
 """The resources of the operating system that a host uses: ports, child processes, installed files.
 
-The host is the process of a server or a twin. On Linux, a child process never outlives its host,
-because the kernel kills the child when the host dies (`PR_SET_PDEATHSIG`). On other systems, a host
-ends its children only if it stops normally. If a twin crashes there, its workers stop because their
-Runtime API is gone.
+The host is the process of a server. On Linux, a child process never outlives its host, because the
+kernel kills the child when the host dies (`PR_SET_PDEATHSIG`). On other systems, a host ends its
+children only if it stops normally.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ SOCKET_MODE = 0o666  # mode of a Unix socket: a proxy that runs as another user 
 SOCKET_PATH_BYTES_MAX = 107  # of a Unix socket; Linux has an array of 108 bytes for it
 # The range of `free_port`. Linux's range for outgoing connections begins above it, at 32,768.
 PORTS = (20_000, 32_000)
-CONNECT_EVERY_S = 0.02  # pause between attempts to connect: a twin's engine starts in some 1 s
+CONNECT_EVERY_S = 0.02  # pause between attempts to connect to a child
 TERMINATE_S = 2.0  # a child that runs longer after SIGTERM is killed; a host must stop within 5 s
 _FIRST_INHERITED = 3  # the first descriptor that systemd passes (sd_listen_fds)
 _PR_SET_PDEATHSIG = 1

@@ -34,7 +34,7 @@ def tables_of(where: Where) -> sync_feed.DynamoDBFeed:
         if where.stage:
             return sync_feed.on_stage(where.feed, where.stage)
         if not where.tables:
-            return sync_feed.on_twin(where.feed, where.endpoint)
+            return sync_feed.on_endpoint(where.feed, where.endpoint)
         region, url = where.region or None, where.endpoint or None
         tables = sync_feed.on_tables(where.feed, *where.tables, region=region, endpoint_url=url)
         return tables.with_key()

@@ -52,11 +52,11 @@ def _feed_of(named: NamedFeed) -> Feed:
         from tidings.sync.over_http import Remote
 
         return Remote(named.url, named.feed, named.password)
-    from tidings.sync.feed import on_stage, on_twin
+    from tidings.sync.feed import on_endpoint, on_stage
 
     if named.stage:
         return on_stage(named.feed, named.stage)
-    return on_twin(named.feed, named.endpoint_url)
+    return on_endpoint(named.feed, named.endpoint_url)
 
 
 def dataset_of(named: NamedFeed) -> Dataset:

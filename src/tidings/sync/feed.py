@@ -1,7 +1,7 @@
 """The feed that a sync corrects.
 
-The module has the interface of a feed, the feed in the DynamoDB tables of a stage or a twin, and
-the functions that apply a plan.
+The module has the interface of a feed, the feed in DynamoDB tables, and the functions that apply a
+plan.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.aws import clients
-from tidings.aws.config import stages, twin_keys
+from tidings.aws.config import stages
 from tidings.aws.config.settings import Settings
 from tidings.aws.dynamodb import served
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
@@ -192,7 +192,6 @@ def apply_lines(
         behind, complete, attempt = outcome.behind, outcome.complete, 1
 
 
-_TWIN = "local"
 _TABLES = "tables"  # used in place of the name of a stage if the tables are named
 _READ_S = 10  # limit of a response; bulk reads may be slow, and a missing endpoint fails earlier
 _ATTEMPTS = 5  # the attempts of a read; a throttled read is retried, because no client waits for it
@@ -218,17 +217,17 @@ class DynamoDBFeed:
         retries: Any = {"mode": "standard", "total_max_attempts": attempts}
         config = Config(connect_timeout=2, read_timeout=_READ_S, retries=retries)
         known: Any = {"region_name": self.region}
-        if self.endpoint_url is not None:  # the twin has its own access key; never send another
-            known = {"endpoint_url": self.endpoint_url} | twin_keys.credentials(self.endpoint_url)
+        if self.endpoint_url is not None:
+            known = {"endpoint_url": self.endpoint_url} | stages.LOCAL_CREDENTIALS
         client = boto3.client("dynamodb", config=config, **known)
         clients.read_items_raw(client)
         return client
 
-    def on_its_twin(self) -> DynamoDBFeed:
-        """Return this feed with the feeds and the sources that its twin serves.
+    def on_its_endpoint(self) -> DynamoDBFeed:
+        """Return this feed with the feeds and the sources that the tables at its endpoint name.
 
         Raises:
-            UnknownFeed: the twin does not have the feed.
+            UnknownFeed: the tables do not have the feed.
         """
         answer = self.client().get_item(
             TableName=self.settings.control_table, Key=served.served_key(), ConsistentRead=True
@@ -236,7 +235,7 @@ class DynamoDBFeed:
         item = answer.get("Item", {})
         feeds, sources = served.served_feeds(item), served.served_sources(item)
         known = {"TIDINGS_FEEDS": ",".join(feeds), "TIDINGS_SOURCES": sources}
-        return replace(self, settings=stages.settings(_TWIN, known)).with_key()
+        return replace(self, settings=stages.settings(stages.LOCAL_STAGE, known)).with_key()
 
     def with_key(self) -> DynamoDBFeed:
         """Return this feed with its key, of which it has the name.
@@ -327,16 +326,16 @@ class DynamoDBFeed:
         )
 
 
-def on_twin(feed: str, endpoint_url: str) -> DynamoDBFeed:
-    """Return *feed* on the twin at *endpoint_url*.
+def on_endpoint(feed: str, endpoint_url: str) -> DynamoDBFeed:
+    """Return *feed* in the tables of the DynamoDB at *endpoint_url*.
 
     Raises:
         InvalidFeed: *feed* is not a valid name.
-        UnknownFeed: the twin does not have the feed.
+        UnknownFeed: the tables do not have the feed.
     """
     check_name(feed)
-    found = DynamoDBFeed(feed, endpoint_url, stages.settings(_TWIN, {"TIDINGS_FEEDS": feed}))
-    return found.on_its_twin()
+    settings = stages.settings(stages.LOCAL_STAGE, {"TIDINGS_FEEDS": feed})
+    return DynamoDBFeed(feed, endpoint_url, settings).on_its_endpoint()
 
 
 def on_stage(feed: str, stage: str) -> DynamoDBFeed:
@@ -360,7 +359,7 @@ def add_tables(parser: ArgumentParser) -> None:
     for name in ("log", "state", "control"):
         parser.add_argument(f"--{name}-table", required=True)
     parser.add_argument("--region", help="region of the tables, if not the default one")
-    parser.add_argument("--endpoint-url", help="DynamoDB of a twin, in place of AWS")
+    parser.add_argument("--endpoint-url", help="address of another DynamoDB than AWS's")
 
 
 def named_tables(feed: str, named: Namespace) -> DynamoDBFeed:

@@ -39,7 +39,7 @@ def client(twin: Twin) -> Any:
         "dynamodb",
         endpoint_url=twin.dynamodb_url,
         region_name="us-east-1",
-        aws_access_key_id=twin.dynamodb_key,
+        aws_access_key_id="local",
         aws_secret_access_key="local",
     )
     found.create_table(

@@ -15,7 +15,7 @@ from bench.loading import machine
 from tests.compat.oplog.feed import Feed, ask
 from tests.compat.oplog.wire import until
 from tests.twin import Twin
-from tests.twin.options import PREFIX
+from tests.twin.store import PREFIX
 
 LISTENERS = 3
 DESERTED = "deserted"

@@ -118,14 +118,13 @@ def test_a_stage_for_a_person(profiles: ProfileStore) -> None:
         ("", DEFAULT_URL, None),
         ("http://a", "http://a", None),
         ("--url http://a --ws-url ws://b", "http://a", "ws://b"),
-        ("--stage local", DEFAULT_URL, None),
         ("--stage dev", OUTPUTS["FeedUrl"], OUTPUTS["SocketsUrl"]),
         ("--stage dev --ws-url ws://b", OUTPUTS["FeedUrl"], "ws://b"),
         ("--stage dev --transport sse", OUTPUTS["StreamUrl"], OUTPUTS["SocketsUrl"]),
     ],
 )
 def test_where_a_command_asks(words: str, url: str, ws_url: str | None) -> None:
-    """It asks an address, or the stage's address for the operation, and by default the twin."""
+    """It asks an address, or the stage's address for the operation, and by default this machine."""
     seen: dict[str, Any] = {}
 
     @click.command()

@@ -22,7 +22,7 @@ from tidings.core.feeds.records import (
 from tidings.core.model.pages import Page
 from tidings.lake import emr, status
 from tidings.lake.warehouse import kind_of, table_names
-from tidings.sync.feed import on_twin
+from tidings.sync.feed import on_endpoint
 
 
 def test_one_run_does_every_feed(
@@ -65,7 +65,7 @@ def test_tables_of_a_deleted_feed_are_dropped(twin: Twin, scene: Scene) -> None:
     assert records.save(FeedRecord("made", 2))
     with Poster(twin.url, "made") as poster:
         poster.post([{"event": "update", "type": "t", "id": "x"}])
-    place = on_twin("made", twin.dynamodb_url)
+    place = on_endpoint("made", twin.dynamodb_url)
     assert place.feed == "made~2"
     until(lambda: status.bound_in_tables(place) == 1)
 
@@ -113,12 +113,12 @@ def _archived(twin: Twin, scene: Scene, feed: str) -> None:
         for _ in range(4):
             poster.post([{"event": "update", "type": "t", "id": "x"}])
     scene.feed = feed
-    place = on_twin(feed, twin.dynamodb_url)
+    place = on_endpoint(feed, twin.dynamodb_url)
     until(lambda: status.bound_in_tables(place) == 4)
     for page in place.log().read(feed, 0):
         scene.put(page)
 
 
 def _page(twin: Twin, feed: str, number: int) -> Page:
-    found = on_twin(feed, twin.dynamodb_url).log().read(feed, 0)[0]
+    found = on_endpoint(feed, twin.dynamodb_url).log().read(feed, 0)[0]
     return replace(found, number=number)

@@ -19,7 +19,7 @@ from tidings.lake.feed_tables import FeedTables
 from tidings.lake.follow import Source
 from tidings.lake.tables import Table
 from tidings.lake.warehouse import Raced, Stopped
-from tidings.sync.feed import on_twin
+from tidings.sync.feed import on_endpoint
 
 _MOMENT = "yyyy-MM-dd HH:mm:ss.SSS"
 VIDEO = '{"video": {"n": "bigint"}}'
@@ -305,7 +305,7 @@ def _dies(monkeypatch: pytest.MonkeyPatch, kind: str, *, after: bool) -> list[st
 
 def _same_as_state(twin: Twin, scene: Scene) -> None:
     """Assert that `latest` has exactly the objects of the feed's state."""
-    place = on_twin(scene.feed, twin.dynamodb_url)
+    place = on_endpoint(scene.feed, twin.dynamodb_url)
     rows = [row for bucket in range(64) for row in place.state().read(scene.feed, bucket, None)]
     living = {(row.page, row.slot) for row in rows if not row.deleted}
     found = scene.tables().latest.rows().where("event <> 'delete'").select("page", "slot")

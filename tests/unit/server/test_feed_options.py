@@ -8,10 +8,13 @@ import pytest
 
 from tests.fakes import MemoryProfiles
 from tidings.core.auth.passwords import Verifier
+from tidings.core.model.feeds import DEFAULT_FEED
+from tidings.core.replication.source import FallOff, Role
 from tidings.core.settings.profiles import Profile
-from tidings.server import processes
+from tidings.server import feed_options, processes
 from tidings.server.feed_options import FeedOptions, apply_change, profile_change
 from tidings.server.processes import Problem
+from tidings.server.settings import Options, parse_options
 
 ROOT = Path(__file__).parents[3]
 
@@ -114,3 +117,43 @@ def test_a_template_that_breaks_its_rule() -> None:
     rule = r"^--object-url: may have only the placeholders \{\{type\}\} and \{\{id\}\}"
     with pytest.raises(Problem, match=rule):
         profile_change(FeedOptions({"object_url": "/{{ID}}"}))
+
+
+URL = "http://127.0.0.1:8042"
+
+
+def test_one_option_chains_a_feed() -> None:
+    """The feed has the name in the address; without one it is the default feed."""
+    named = feed_options.chained_feeds(Options(chain_from=URL))
+    assert named == {DEFAULT_FEED: f"{URL}/feeds/main"}
+    orders = Options(chain_from=f"{URL}/feeds/orders/")
+    assert feed_options.chained_feeds(orders) == {"orders": f"{URL}/feeds/orders"}
+    assert parse_options(orders).feeds == {"main", "orders"}
+    assert set(parse_options(orders).sources) == {"orders"}
+
+
+def test_D1_local_feeds_stay_beside_chained_ones() -> None:
+    """Each has its own name; options of the source apply to all chained ones."""
+    options = Options(
+        feeds="main,mine",
+        chains=(f"theirs={URL}", f"more={URL}/feeds/x"),
+        source=("types=a,b", "fall_off=wait", "restart_offset=3"),
+    )
+    found = parse_options(options)
+    assert found.feeds == {"main", "mine", "theirs", "more"}
+    assert {feed: source.url for feed, source in found.sources.items()} == {
+        "theirs": f"{URL}/feeds/main",
+        "more": f"{URL}/feeds/x",
+    }
+    source = found.sources["more"]
+    assert source.selection.filter.types == frozenset({"a", "b"})
+    assert (source.fall_off, source.restart_offset) == (FallOff.WAIT, 3)
+
+
+def test_an_elected_host_is_at_the_address_where_it_listens() -> None:
+    """The common case therefore needs only the role and the coordinator."""
+    options = Options(
+        port=8052, chain_from=URL, source=("role=elected",), coordinator="file:///leases.db"
+    )
+    (source,) = parse_options(options).sources.values()
+    assert (source.role, source.address) == (Role.ELECTED, "http://127.0.0.1:8052/feeds/main")

@@ -25,6 +25,7 @@ from tidings.client.cli.main import main
 from tidings.client.feed_api import basic
 from tidings.core.changeagent.config import Purges
 from tidings.core.model.feeds import Retention
+from tidings.http.endpoints import status
 from tidings.server.running import NotReady, Server
 
 OPERATION = {"event": "update", "type": "video", "id": "x32"}
@@ -164,6 +165,42 @@ def test_the_live_page_is_served(server: Server) -> None:
     assert client.status_code == 200 and "export class Reader" in client.text
     assert client.headers["content-type"] == "text/javascript; charset=utf-8"
     assert page.headers["content-security-policy"] == "frame-ancestors 'none'"
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/console/", "<p>"),
+        ("/console/index.html", "<p>"),
+        ("/console/app.js", "1"),
+        ("/console/client/feed.js", "2"),
+        ("/console/client/feed.d.ts", None),
+        ("/console/client/app.js", None),
+        ("/console/client/../secret.js", None),
+        ("/console/clients/javascript/src/feed.js", None),
+        ("/console/secret.txt", None),
+        ("/console/..%2Fsecret.js", None),
+        ("/console/../secret.js", None),
+        ("/console/absent.js", None),
+        ("/console.js", None),
+    ],
+)
+def test_the_console_serves_its_files_and_no_others(
+    path: str, text: str | None, tmp_path: Path
+) -> None:
+    """Only plain names of known types inside the folder, and of the client that it imports."""
+    folder, client = tmp_path / "console", tmp_path / status.CLIENT
+    folder.mkdir()
+    client.mkdir(parents=True)
+    (client / "feed.js").write_text("2")
+    (client / "feed.d.ts").write_text("no")
+    (folder / "index.html").write_text("<p>")
+    (folder / "app.js").write_text("1")
+    (folder / "secret.txt").write_text("no")
+    (tmp_path / "secret.js").write_text("no")
+    page = status.live_page(folder, path)
+
+    assert (page.body if page else None) == text
 
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}

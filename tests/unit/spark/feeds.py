@@ -20,7 +20,7 @@ from tidings.core.archive import segments
 from tidings.core.followers.follower import STATE
 from tidings.core.settings.profiles import ProfileStore
 from tidings.spark.reader import TidingsSource
-from tidings.sync.feed import DynamoDBFeed, on_twin
+from tidings.sync.feed import DynamoDBFeed, on_endpoint
 
 FEEDS = [f"f{number:02}" for number in range(80)]
 UNUSED = iter(FEEDS)
@@ -52,14 +52,14 @@ def fill(twin: Twin, feed: str, pages: int, of: int = 5, begin: int = 0) -> list
 
 def projected(twin: Twin, feed: str) -> None:
     """Wait until the state holds what was posted."""
-    place = on_twin(feed, twin.dynamodb_url)
+    place = on_endpoint(feed, twin.dynamodb_url)
     head = place.log().head(feed)
     until(lambda: place.followers().checkpoints(feed).get(STATE, 0) == head)
 
 
 def archived(twin: Twin, feed: str, folder: Path, *, pages: int) -> str:
     """Return the address of an archive of the log's pages, *pages* a part."""
-    log = on_twin(feed, twin.dynamodb_url).log()
+    log = on_endpoint(feed, twin.dynamodb_url).log()
     kept = log.read(feed, 0)
     address = f"file://{folder}"
     store = open_archive(address, _no_s3)
@@ -70,7 +70,7 @@ def archived(twin: Twin, feed: str, folder: Path, *, pages: int) -> str:
 
 def compacted(twin: Twin, feed: str, folder: Path, *, keeping: set[tuple[int, int]]) -> str:
     """Return the address of an archive with one part that was compacted to these operations."""
-    log = on_twin(feed, twin.dynamodb_url).log()
+    log = on_endpoint(feed, twin.dynamodb_url).log()
     kept = segments.keep_entries(log.read(feed, 0), keeping)
     open_archive(f"file://{folder}", _no_s3).put(feed, *segments.encode(kept))
     return f"file://{folder}"
@@ -85,7 +85,7 @@ def set_object_url(place: DynamoDBFeed, template: str) -> None:
 
 def trim(twin: Twin, feed: str, through: int) -> None:
     """Trim pages up to *through*, as retention does in days."""
-    place = on_twin(feed, twin.dynamodb_url)
+    place = on_endpoint(feed, twin.dynamodb_url)
     place.log().raise_floor(feed, through + 1)
     client = place.client()
     for page in range(1, through + 1):

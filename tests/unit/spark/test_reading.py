@@ -16,14 +16,14 @@ from tests.unit.spark.feeds import http, read, rows_of, tables
 from tidings.client.poster import Poster
 from tidings.spark import latest, register
 from tidings.spark.options import Gone, WrongOption
-from tidings.sync.feed import on_twin
+from tidings.sync.feed import on_endpoint
 
 WAYS = [http, tables]
 
 
 def of_feed(twin: Twin, feed: str) -> list[tuple[str, str]]:
     """Return the log as the core reads it: the id and the line of each operation."""
-    pages = on_twin(feed, twin.dynamodb_url).log().read(feed, 0)
+    pages = on_endpoint(feed, twin.dynamodb_url).log().read(feed, 0)
     return [
         (f"{page.id_prefix}{n:06x}", line) for page in pages for n, line in enumerate(page.lines)
     ]
@@ -116,7 +116,7 @@ def test_filters_are_applied_where_it_is_read(way: Any, twin: Twin, feed: str) -
 def test_an_address_of_the_object_is_no_part_of_its_operation(twin: Twin, feed: str) -> None:
     """A `ref` is only added for consumers; a read returns the line of the log, whatever it has."""
     data = {"ref": "mine", "text": ',"ref":"x"}'}
-    feeds.set_object_url(on_twin(feed, twin.dynamodb_url), "http://api/{{type}}/{{id}}")
+    feeds.set_object_url(on_endpoint(feed, twin.dynamodb_url), "http://api/{{type}}/{{id}}")
     with Poster(twin.url, feed) as poster:
         poster.post([feeds.operation(1, data=data), feeds.operation(2, data=None)])
     feeds.projected(twin, feed)

@@ -14,7 +14,7 @@ from tests.unit.spark.test_reading import WAYS, folded, of_feed
 from tidings.core.model.cursors import Place
 from tidings.spark.options import Gone, WrongOption
 from tidings.spark.reader import StreamReader, TidingsSource
-from tidings.sync.feed import on_twin
+from tidings.sync.feed import on_endpoint
 
 Rows = list[dict[str, Any]]
 
@@ -125,7 +125,7 @@ def test_a_first_batch_is_the_same_when_it_is_read_again(twin: Twin, feed: str) 
 
 
 def _end(twin: Twin, feed: str) -> str:
-    pages = on_twin(feed, twin.dynamodb_url).log().read(feed, 0)
+    pages = on_endpoint(feed, twin.dynamodb_url).log().read(feed, 0)
     return pages[-1].end.encode()
 
 
@@ -150,7 +150,7 @@ def test_a_stream_that_fell_off_is_told_what_changed(way: Any, twin: Twin, feed:
 
 def _latest(twin: Twin, feed: str) -> list[str]:
     """Return the lines of the state: the log has lost its own."""
-    place = on_twin(feed, twin.dynamodb_url)
+    place = on_endpoint(feed, twin.dynamodb_url)
     read = place.source().make()
     return [row.line for bucket in range(64) for row in read(feed, bucket, None)]
 

@@ -39,7 +39,7 @@ def stage(
     here = {
         "TIDINGS_FEEDS": feed,
         "AWS_ENDPOINT_URL_DYNAMODB": twin.dynamodb_url,
-        "AWS_ACCESS_KEY_ID": twin.dynamodb_key,
+        "AWS_ACCESS_KEY_ID": "local",
     }
     for name, value in {**ENVIRONMENT, **named, **here}.items():
         monkeypatch.setenv(name, value)

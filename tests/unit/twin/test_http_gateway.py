@@ -5,31 +5,27 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.twin.http_gateway import HttpGateway
-from tests.twin.runtime_api import Answer, failure
+from tests.twin.lambda_api import Answer, failure
 from tidings.aws.config import deployment
 from tidings.core import limits
 from tidings.http.asgi import BODY_BYTES_MAX
-from tidings.http.endpoints.status import CLIENT
 
 
 class Api:
     """A gateway in this process; its functions return *answer* and record their events."""
 
-    def __init__(
-        self, answer: Answer, console: Path = Path("nowhere"), origins: tuple[str, ...] = ("*",)
-    ) -> None:
+    def __init__(self, answer: Answer, origins: tuple[str, ...] = ("*",)) -> None:
         self.answer = answer
         self.calls: list[tuple[str, Any]] = []
         routes = [route for route in deployment.HTTP_ROUTES if route.function != "stream"]
-        self.gateway = HttpGateway(routes, self._invoke, {}, console=console, origins=origins)
+        self.gateway = HttpGateway(routes, self._invoke, {}, origins=origins)
 
     async def _invoke(self, name: str, payload: bytes) -> Answer:
         self.calls.append((name, json.loads(payload)))
@@ -159,6 +155,31 @@ def test_a_body_above_the_limit_is_refused() -> None:
     assert len(api.calls) == 1
 
 
+def test_a_preflight_is_answered_without_a_function() -> None:
+    """A browser may post from any origin."""
+    api = answering(statusCode=200)
+    response = api.request("OPTIONS", "/feeds/main/ops")
+
+    assert response.status_code == 204
+    assert response.headers["access-control-allow-origin"] == "*"
+    assert response.headers["access-control-allow-methods"] == "POST, OPTIONS"
+    assert "idempotency-key" in response.headers["access-control-allow-headers"]
+    assert api.calls == []
+
+
+@pytest.mark.parametrize("origin", ["https://a.example", "https://b.example"])
+def test_a_preflight_names_the_origin_that_asks(origin: str) -> None:
+    """This holds for each listed origin, and no other; caches get `Vary: Origin`."""
+    api = Api(Answer(b"{}"), origins=("https://a.example", "https://b.example"))
+    listed = api.request("OPTIONS", "/", headers={"Origin": origin})
+    other = api.request("OPTIONS", "/", headers={"Origin": "https://c.example"})
+
+    assert listed.headers["access-control-allow-origin"] == origin
+    assert "authorization" in listed.headers["access-control-allow-headers"]
+    assert "access-control-allow-origin" not in other.headers
+    assert (listed.headers["vary"], other.headers["vary"]) == ("Origin", "Origin")
+
+
 @pytest.mark.parametrize("deadline", ["BODY_S", "BODY_IDLE_S"])
 def test_a_body_that_trickles_is_refused(monkeypatch: pytest.MonkeyPatch, deadline: str) -> None:
     """A whole body has a deadline, and each part of it; no function is invoked."""
@@ -192,77 +213,3 @@ def test_half_a_body_is_none() -> None:
     scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
     asyncio.run(api.gateway.serve(scope, receive, send))
     assert (came, told, api.calls) == ([], [], [])
-
-
-def test_a_preflight_is_answered_without_a_function() -> None:
-    """A browser may post from any origin."""
-    api = answering(statusCode=200)
-    response = api.request("OPTIONS", "/feeds/main/ops")
-
-    assert response.status_code == 204
-    assert response.headers["access-control-allow-origin"] == "*"
-    assert response.headers["access-control-allow-methods"] == "POST, OPTIONS"
-    assert "idempotency-key" in response.headers["access-control-allow-headers"]
-    assert api.calls == []
-
-
-@pytest.mark.parametrize("origin", ["https://a.example", "https://b.example"])
-def test_a_preflight_names_the_origin_that_asks(origin: str) -> None:
-    """This holds for each listed origin, and no other; caches get `Vary: Origin`."""
-    api = Api(Answer(b"{}"), origins=("https://a.example", "https://b.example"))
-    listed = api.request("OPTIONS", "/", headers={"Origin": origin})
-    other = api.request("OPTIONS", "/", headers={"Origin": "https://c.example"})
-
-    assert listed.headers["access-control-allow-origin"] == origin
-    assert "authorization" in listed.headers["access-control-allow-headers"]
-    assert "access-control-allow-origin" not in other.headers
-    assert (listed.headers["vary"], other.headers["vary"]) == ("Origin", "Origin")
-
-
-PAGES: Mapping[str, tuple[int, str]] = {
-    "/console": (307, ""),
-    "/console/": (200, "<p>"),
-    "/console/index.html": (200, "<p>"),
-    "/console/app.js": (200, "1"),
-    "/console/client/feed.js": (200, "2"),
-    "/console/client/feed.d.ts": (404, ""),
-    "/console/client/app.js": (404, ""),
-    "/console/client/../secret.js": (404, ""),
-    "/console/clients/javascript/src/feed.js": (404, ""),
-    "/console/secret.txt": (404, ""),
-    "/console/..%2Fsecret.js": (404, ""),
-    "/console/../secret.js": (404, ""),
-    "/console/absent.js": (404, ""),
-    "/console.js": (404, ""),
-}
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_the_console_serves_its_files_and_no_others(path: str, tmp_path: Path) -> None:
-    """Only plain names of known types inside the folder, and of the client that it imports."""
-    folder = tmp_path / "console"
-    folder.mkdir()
-    client = tmp_path / CLIENT
-    client.mkdir(parents=True)
-    (client / "feed.js").write_text("2")
-    (client / "feed.d.ts").write_text("no")
-    (folder / "index.html").write_text("<p>")
-    (folder / "app.js").write_text("1")
-    (folder / "secret.txt").write_text("no")
-    (tmp_path / "secret.js").write_text("no")
-    response = Api(Answer(b'{"statusCode":404}'), folder).request("GET", path)
-
-    status, text = PAGES[path]
-    assert response.status_code == status
-    if status == 200:
-        assert response.text == text
-        assert response.headers["content-security-policy"] == "frame-ancestors 'none'"
-
-
-def test_9_8_a_browser_that_opens_the_root_gets_the_console() -> None:
-    """No function is called; other clients of the root get what its route returns."""
-    api = Api(Answer(b'{"statusCode":404}'))
-    page = api.request("GET", "/?types=a", headers={"Accept": "text/html,*/*;q=0.8"})
-
-    assert (page.status_code, page.headers["location"]) == (307, "console/?types=a")
-    assert api.request("GET", "/", headers={"Accept": "*/*"}).status_code == 404

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tests.twin import workers
-from tests.twin.runtime_api import Answer, failure
+from tests.twin.lambda_api import Answer, failure
 from tidings.aws.config.deployment import Schedule
 
 

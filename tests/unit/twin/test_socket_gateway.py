@@ -15,14 +15,12 @@ from botocore.exceptions import ClientError
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.twin import clock, twin
+from tests.twin.__main__ import serving_apis
 from tests.twin.http_gateway import HttpGateway
-from tests.twin.internal_apis import ConnectionsApi, InternalApis
-from tests.twin.runtime_api import Answer, failure
+from tests.twin.lambda_api import Answer, ConnectionsApi, LoopbackServer, failure
 from tests.twin.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
 from tidings.aws.config import deployment
 from tidings.server import processes
-from tidings.server.http_server import HostCheck
 
 PATIENCE_S = 180.0
 
@@ -70,14 +68,14 @@ class Api:
 @contextlib.asynccontextmanager
 async def serving(idle_s: float = 600, life_s: float = 7200) -> AsyncIterator[Api]:
     (listener,) = processes.listen("127.0.0.1", 0)
-    apis = InternalApis()
+    apis = LoopbackServer()
     await apis.start()
     url = f"ws://127.0.0.1:{listener.getsockname()[1]}/ws"
-    api = Api(url, _management(apis.url + "/local", apis.token))
+    api = Api(url, _management(f"http://127.0.0.1:{apis.port}/local"))
     sockets = SocketGateway(deployment.SOCKET_ROUTES, api.invoke, idle_s=idle_s, life_s=life_s)
     apis.serve(ConnectionsApi(sockets).handle)
-    http = HttpGateway([], api.invoke, {}, console=_NOWHERE, origins=["*"])
-    async with twin.serving_apis(http, sockets, [listener], HostCheck()):
+    http = HttpGateway([], api.invoke, {}, origins=["*"])
+    async with serving_apis(http, sockets, [listener]):
         yield api
     await apis.stop()
 
@@ -100,17 +98,13 @@ def lasting(**limits: float) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("limits", [limits], ids=[",".join(limits)])
 
 
-_NOWHERE: Any = None
-
-
-def _management(url: str, token: str) -> Any:
+def _management(url: str) -> Any:
     return boto3.client(
         "apigatewaymanagementapi",
         endpoint_url=url,
         region_name="us-east-1",
         aws_access_key_id="x",
         aws_secret_access_key="x",
-        aws_session_token=token,
         config=Config(retries={"max_attempts": 0}, proxies={}),
     )
 
@@ -267,18 +261,6 @@ async def test_an_idle_connection_is_cut(api: Api) -> None:
     async with connect(api.url) as client:
         assert await closing_code(client) == 1001
     await api.event("$disconnect")
-
-
-@lasting(idle_s=0.1)
-async def test_a_clock_that_is_set_back_keeps_no_connection(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A clock that is never set measures how long it is idle."""
-    began_ms = clock.now_ms()
-    times = iter([began_ms])  # when it connects
-    monkeypatch.setattr(clock, "now_ms", lambda: next(times, began_ms - 3_600_000))
-    async with connect(api.url) as client:
-        assert await closing_code(client) == 1001
 
 
 @lasting(idle_s=5, life_s=0.3)

@@ -5,34 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from socket import MSG_PEEK
 from typing import Any
 
 import pytest
 
 from tests.twin import dynamodb_local, store, streams
-from tests.twin.clock import PollInterval
-from tests.twin.runtime_api import Answer, failure
+from tests.twin.lambda_api import Answer, failure
 from tests.twin.streams import (
     Batch,
     DiscardReason,
-    NotRead,
     Outcome,
-    Page,
+    PollInterval,
     Record,
-    Shard,
     StreamPoller,
-    StreamReader,
     ready_shards,
 )
 from tidings.aws.config.deployment import StreamSource
-from tidings.server.processes import free_port
 
 
 def records(*sequences: str, created_ms: int = 0) -> tuple[Record, ...]:
@@ -108,99 +99,6 @@ def test_old_records_are_told_from_young_ones() -> None:
     assert split == (Batch(old), Batch(limit))
 
 
-RECORD = {"eventID": "1", "dynamodb": {"SequenceNumber": "7"}}
-
-
-class _Engine(HTTPServer):
-    """Answers with *answers* in turn, and notes what it was asked."""
-
-    def __init__(self, answers: list[tuple[int, bytes]]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.answers = iter(answers)
-        self.asked: list[Any] = []
-        self.connections = 0
-
-    def get_request(self) -> Any:
-        self.connections += 1
-        return super().get_request()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Engine
-    protocol_version = "HTTP/1.1"
-    timeout = 0.1  # then an idle connection is closed
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append((self.headers["X-Amz-Target"], asked))
-        status, body = next(self.server.answers)
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: object) -> None: ...
-
-
-@contextmanager
-def engine(*answers: tuple[int, bytes]) -> Iterator[tuple[_Engine, StreamReader]]:
-    server = _Engine(list(answers))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    reader = StreamReader(f"http://127.0.0.1:{server.server_port}")
-    try:
-        yield server, reader
-    finally:
-        reader.close()
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def answer(records: list[Any], after: str | None) -> tuple[int, bytes]:
-    body = {"Records": records} | ({"NextShardIterator": after} if after else {})
-    return 200, json.dumps(body).encode()
-
-
-def test_records_come_as_they_are_until_the_shard_ends() -> None:
-    """One connection is used; at the end of the shard the answer has no iterator."""
-    with engine(answer([RECORD], "two"), answer([], None)) as (server, reader):
-        pages = [reader.read("one"), reader.read("two")]
-
-    assert pages == [Page([RECORD], "two"), Page([], None)]
-    target = "DynamoDBStreams_20120810.GetRecords"
-    assert server.asked == [
-        (target, {"ShardIterator": name, "Limit": 1000}) for name in ("one", "two")
-    ]
-    assert server.connections == 1
-
-
-def test_a_connection_that_was_closed_meanwhile_is_opened_again() -> None:
-    """A batch may take longer than the engine keeps an idle connection: nothing is lost by it."""
-    with engine(answer([], "two"), answer([RECORD], "three")) as (server, reader):
-        reader.read("one")
-        assert reader._connection.sock.recv(1, MSG_PEEK) == b""  # the read of a closed connection
-        found = reader.read("two")
-
-    assert found == Page([RECORD], "three")
-    assert server.connections == 2
-
-
-@pytest.mark.parametrize("wrong", [(400, b'{"__type":"ExpiredIteratorException"}'), (200, b"<?")])
-def test_a_refusal_is_told_and_the_next_look_is_a_new_one(wrong: tuple[int, bytes]) -> None:
-    """This covers an iterator that has expired, and an invalid answer."""
-    with engine(wrong, answer([], "two")) as (_, reader):
-        with pytest.raises(NotRead):
-            reader.read("old")
-        assert reader.read("new") == Page([], "two")
-
-
-def test_nobody_there_is_told() -> None:
-    """The engine may be starting, or have ended."""
-    with pytest.raises(NotRead):
-        StreamReader(f"http://127.0.0.1:{free_port()}").read("one")
-
-
 Event = dict[str, Any]
 Behaviour = Callable[[Event], Answer]
 
@@ -249,7 +147,7 @@ class Source:
             self._changed.notify_all()
         return answer
 
-    def give_up(self, shard: Shard, batch: Batch, condition: DiscardReason) -> None:
+    def give_up(self, batch: Batch, condition: DiscardReason) -> None:
         pages = pages_of({"Records": [record.event for record in batch.records]})
         self.given_up.append((pages, condition))
 
@@ -415,38 +313,14 @@ def test_records_that_have_become_too_old_are_given_up_untried() -> None:
         client=nowhere,
         stream_arn="arn",
         deliver=deliver,
-        give_up=lambda s, b, c: given_up.append((b, c)),
+        give_up=lambda b, c: given_up.append((b, c)),
         interval=PollInterval(),
     )
     old, young = Record("1", 0, {"n": 1}), Record("2", 2**53, {"n": 2})
-    asyncio.run(poller.process(Shard("arn", "shard"), Batch((old, young))))
+    asyncio.run(poller.process(Batch((old, young))))
 
     assert given_up == [(Batch((old,)), DiscardReason.AGE)]
     assert [json.loads(payload) for payload in tried] == [{"Records": [{"n": 2}]}]
-
-
-def test_what_is_given_up_is_kept_with_its_payload(tmp_path: Path) -> None:
-    """The document of an S3 failure destination: which shard, which records, why, and all."""
-    batch = Batch((Record("7", 0, {"n": 7}), Record("8", 1500, {"n": 8})), failures=3)
-    arn = "arn:aws:lambda:us-east-1:000000000000:function:f"
-    shard = Shard("stream", "shard-1")
-    file = streams.save_given_up(tmp_path, arn, shard, batch, DiscardReason.RETRIES)
-    document = json.loads(file.read_text())
-
-    assert file.relative_to(tmp_path).parts[:2] == ("f", "shard-1")
-    assert document["requestContext"]["functionArn"] == arn
-    assert document["requestContext"]["condition"] == "RetryAttemptsExhausted"
-    assert document["requestContext"]["approximateInvokeCount"] == 3
-    assert document["DDBStreamBatchInfo"] == {
-        "shardId": "shard-1",
-        "startSequenceNumber": "7",
-        "endSequenceNumber": "8",
-        "approximateArrivalOfFirstRecord": "1970-01-01T00:00:00.000Z",
-        "approximateArrivalOfLastRecord": "1970-01-01T00:00:01.500Z",
-        "batchSize": 2,
-        "streamArn": "stream",
-    }
-    assert json.loads(document["payload"]) == {"Records": [{"n": 7}, {"n": 8}]}
 
 
 SPLIT: Mapping[str, str | None] = {"a": "trimmed", "b": "a", "c": "a", "d": "c", "e": None}

@@ -4,12 +4,9 @@ import functools
 import json
 import os
 import signal
-import stat
 import subprocess
-import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +16,6 @@ from websockets.sync.client import connect
 
 from tests.twin import Twin, store
 from tidings.aws.config import deployment, settings
-from tidings.server import processes
-from tidings.server.running import NotReady
 
 
 def until(condition: Callable[[], Any], timeout_s: float = 60) -> Any:
@@ -117,15 +112,6 @@ def test_a_function_answers_on_the_socket_and_wakes_another(twin: Twin) -> None:
     assert until(lambda: row(twin, "connections", kind="left", name=id_))["code"] == {"N": "1000"}
 
 
-def test_a_function_closes_a_connection(twin: Twin) -> None:
-    """The client sees 1000."""
-    with connect(twin.ws_url) as client:
-        client.send('{"do":"leave"}')
-
-        assert list(client) == []
-        assert client.close_code == 1000
-
-
 def test_a_stream_arrives_block_by_block(twin: Twin) -> None:
     """The first block arrives before the last one is made; the event has the path's time limit."""
     with httpx.stream("GET", twin.url + "ops?types=a", trust_env=False, timeout=60) as response:
@@ -139,16 +125,6 @@ def test_a_stream_arrives_block_by_block(twin: Twin) -> None:
     assert arrivals[-1][0] - arrivals[0][0] > 0.05
     assert first["query"] == "types=a"
     assert context["deadline"] > time.time() * 1000 + 800_000
-
-
-def test_nobody_but_the_gateway_reaches_the_streams(twin: Twin) -> None:
-    """Their server has no port, which every program and page on the machine would reach."""
-    with httpx.stream("GET", twin.url, trust_env=False, timeout=60) as response:
-        first = json.loads(next(response.iter_lines()).removeprefix("data: "))
-    path, port = first["server"]
-
-    assert port is None
-    assert stat.S_IMODE(Path(path).parent.stat().st_mode) == 0o700
 
 
 def test_a_client_that_leaves_a_stream_does_not_stop_others(twin: Twin) -> None:
@@ -165,67 +141,6 @@ def test_a_crash_in_a_function_leaves_the_twin_serving(twin: Twin) -> None:
     assert post(twin, do="exit").status_code == 500
     assert post(twin, do="raise").status_code == 500
     assert post(twin).status_code == 200
-
-
-def test_a_busy_port_is_one_sentence() -> None:
-    """Exit code 1, and no traceback."""
-    with closing(*processes.listen("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "tests.twin", "--port", str(port)]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-    assert result.returncode == 1
-    assert result.stdout == ""
-    assert result.stderr == (
-        f"tidings local: cannot listen on 127.0.0.1:{port} (address already in use);"
-        " choose another with --port\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--setting", "TIDINGS_NOTHING=1"], "unknown setting"),
-        (["--setting", "TIDINGS_RECORDS_MIN=x"], "must be a whole number"),
-        (["--setting", "TIDINGS_RECORDS_MIN"], "must be NAME=VALUE"),
-        (["--feeds", "UPPER"], "TIDINGS_FEEDS='UPPER'"),
-        (["--functions", str(Path(__file__).parent)], "functions were not found"),
-    ],
-)
-def test_a_wrong_option_is_one_sentence(options: list[str], sentence: str) -> None:
-    """It is printed before anything is started."""
-    command = [sys.executable, "-m", "tests.twin", "--port", "0", *options]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-    assert result.returncode == 1
-    assert sentence in result.stderr
-    assert result.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize(("tool", "name"), [("java", "Java 17"), ("mvn", "Maven")])
-def test_a_missing_tool_is_one_sentence(tool: str, name: str, tmp_path: Path) -> None:
-    """It names what to install and the way around it."""
-    program = (
-        "import asyncio, pathlib; from tidings.server import processes\n"
-        "from tests.twin import dynamodb_local as d\n"
-        "p = pathlib.Path\n"
-        "work = d.start(port=0, data=None, log=p('log')) if %r == 'java'"
-        " else d.fetch(p('log'), p('cache'))\n"
-        "try: asyncio.run(work)\n"
-        "except processes.Problem as e: print(e)\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program % tool],
-        env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert name in result.stdout
-    assert "--endpoint-url" in result.stdout
-    assert result.stdout.count("\n") == 1
 
 
 @pytest.mark.java
@@ -287,11 +202,3 @@ def _take_lease(twin: Twin) -> None:
     }
     client = engine(twin.dynamodb_url)
     client.put_item(TableName=store.table_name("control"), Item=item)
-
-
-def test_two_twins_cannot_share_their_data(twin: Twin, functions: Path, tmp_path: Path) -> None:
-    """The second one says so and ends."""
-    first = Twin("--functions", str(functions), "--endpoint-url", twin.dynamodb_url, data=tmp_path)
-    second = Twin("--endpoint-url", twin.dynamodb_url, data=tmp_path)
-    with first, pytest.raises(NotReady, match="is in use by another twin"):
-        second.start()

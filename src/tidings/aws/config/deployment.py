@@ -1,7 +1,7 @@
 """The resources of a stage, as data: tables, functions, event sources and schedules.
 
 `infra/` translates these resources to CloudFormation, and `tests/twin` runs them on one machine.
-Both read the resources only from this module, so that a stage and a twin cannot diverge.
+Both read the resources only from this module, so that a stage and its tests cannot diverge.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from tidings.aws.config.settings import Settings
 from tidings.core.model.feeds import DEFAULT_FEED
@@ -29,7 +29,8 @@ SOCKETS_URL_OUTPUT = "SocketsUrl"  # the URL of WebSockets
 ONE_URL_OUTPUT = "Url"  # the base URL of all requests, if the stage has one address for them
 SYNC_BUCKET_OUTPUT = "SyncBucket"  # the name of the bucket of dumps and plans
 SYNC_MACHINE_OUTPUT = "SyncMachine"  # the ARN of the state machine that syncs a feed with a dump
-SOCKETS_PATH = "/ws"  # the path of WebSockets at the one address, as on a server and a twin
+LOCAL_STAGE = "local"  # the stage whose tables are at `--endpoint-url`
+SOCKETS_PATH = "/ws"  # the path of WebSockets at the one address, as on a server
 STAGE_TAG = "tidings:stage"  # a tag of every resource, which separates stages in a bill
 COMPONENT_TAG = "tidings:component"  # a tag that separates the components of a stage in a bill
 EXPIRES_TAG = "tidings:expires"  # a tag of every resource of a temporary stage
@@ -43,6 +44,21 @@ SETTING_OUTPUTS = {
     FEEDS_OUTPUT: "TIDINGS_FEEDS",
     "RetentionHours": "TIDINGS_RETENTION_HOURS",
 }
+
+
+class Credentials(TypedDict):
+    """The arguments with which boto3 creates a client for another DynamoDB than AWS's."""
+
+    region_name: str
+    aws_access_key_id: str
+    aws_secret_access_key: str
+
+
+# The credentials for `--endpoint-url`, which must not get the operator's own. DynamoDB Local checks
+# none.
+LOCAL_CREDENTIALS = Credentials(
+    region_name="us-east-1", aws_access_key_id="local", aws_secret_access_key="local"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +226,8 @@ def output(stage: str, cloudformation: Any, name: str) -> str:
 def settings(stage: str, variables: Mapping[str, str]) -> Settings:
     """Return the settings of the stage's functions that bulk jobs need.
 
-    The names of the tables are those of a twin unless *variables* has others. For a stage on AWS,
-    *variables* is the result of `settings_of`. For a twin, *variables* has the twin's feeds
+    The names of the tables begin with that of the stack unless *variables* has others. For a stage
+    on AWS, *variables* is the result of `settings_of`. For `LOCAL_STAGE`, *variables* has the feeds
     and chained feeds.
     """
     prefix = f"{stack_name(stage)}-"

@@ -32,7 +32,7 @@ Some kinds of items have older names than the code: `tally` (counter), `left` (r
 | due          | control     | `due`, time and feed                         | until the next visit |
 | relay        | control     | `relay`, feed                                | forever              |
 | upstream     | control     | `upstream#<feed>`, `-`                       | forever              |
-| served       | control     | `served`, `-`; a twin's only                 | forever              |
+| served       | control     | `served`, `-`; of the stage `local`          | forever              |
 | counter      | control     | `tally#<feed>`, name or `at#<place>`         | forever, place: TTL  |
 | row          | state       | `<feed>#<bucket>`, object key                | until TTL if deleted |
 | removed      | state       | `<feed>#left`, page number                   | as its page          |

@@ -145,7 +145,7 @@ class Requests:
             self._url, meta.config.connect_timeout, meta.config.read_timeout
         )
         # Use the client's credentials, because the process's session has neither an operator's
-        # profile nor a twin's key.
+        # profile nor those of an endpoint.
         self._credentials = _credentials_of(client)
 
     def ask(self, operation: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The feeds of a twin, in the control table, for commands that only know the address of its tables.
+"""The feeds of the stage `local`, in its control table, for commands with `--endpoint-url`.
 
-The key is `served`, `-`. The twin writes this item whenever it starts. A stage on AWS has outputs
-of its stack instead. `sources` is the value of TIDINGS_SOURCES; it is left out if no feed is
-chained.
+The key is `served`, `-`. The process that creates the tables writes this item. A stage on AWS has
+outputs of its stack instead. `sources` is the value of TIDINGS_SOURCES; it is left out if no feed
+is chained.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def encode_served(feeds: Iterable[str], sources: str = "") -> Item:
 
 
 def served_feeds(item: Item) -> frozenset[str]:
-    """Return the names of a twin's feeds; no names if *item* is empty."""
+    """Return the names of the feeds; no names if *item* is empty."""
     return frozenset(text_of(item, "feeds").split(",")) - {""}
 
 

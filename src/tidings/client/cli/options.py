@@ -2,7 +2,7 @@
 
 Most commands use a feed over HTTP. They need the URL of the feed or the name of its stage, and a
 password or key. The other commands use the tables of a feed directly. They need the name of the
-stage and AWS credentials, or the address of the DynamoDB of a twin.
+stage and AWS credentials, or the address of a DynamoDB.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
-LOCAL = "local"  # the name of the twin at the default port, so its address needs no lookup
-_KNOWN = ("dev", "staging", "prod", LOCAL)  # names for shell completion; others are also accepted
+_KNOWN = ("dev", "staging", "prod")  # names for shell completion; others are also accepted
 _TARGET_MODULE = "tidings.admin.target"  # imported only for a stage, because it needs boto3
 URL_VARIABLE, CONTEXT_VARIABLE = "TIDINGS_URL", "TIDINGS_CONTEXT"
 _PASSWORD_VARIABLE = "TIDINGS_PASSWORD"
@@ -70,7 +69,9 @@ stage_option = click.option(
     help="Stage of the feed: dev, staging, prod. The command uses the tables of the stage.",
 )
 endpoint_option = click.option(
-    "--endpoint-url", metavar="URL", help="Address of the DynamoDB of a twin, instead of a stage."
+    "--endpoint-url",
+    metavar="URL",
+    help="Address of a DynamoDB with the tables of the stage `local`, instead of AWS.",
 )
 data_option = click.option(
     "--data",
@@ -251,7 +252,7 @@ def address_options(command: Command) -> Command:
             given["URL"] = others.pop("address")
         location = locate(context, given)
         url = location.url or DEFAULT_URL
-        if location.stage and location.stage != LOCAL:
+        if location.stage:
             url, others = _on(location.stage, others)
         if "feed" in others:
             others["feed"] = location.feed(others["feed"])
@@ -262,7 +263,7 @@ def address_options(command: Command) -> Command:
         "--stage",
         metavar="NAME",
         shell_complete=_complete,
-        help="Stage instead of an address: dev, staging, prod, or local for a twin.",
+        help="Stage instead of an address: dev, staging, prod.",
     )
     return at(named(context_option(timeout_option(with_address))))
 
@@ -283,7 +284,7 @@ def address_without_password(command: Command) -> Command:
         location = locate(context, {_URL: url})
         url = location.url
         if location.stage:
-            url = DEFAULT_URL if location.stage == LOCAL else _addresses_of(location.stage).feed
+            url = _addresses_of(location.stage).feed
         command(url=url, feed=location.feed(feed), **others)
 
     return click.option(_URL, help=_URL_HELP)(context_feed_option(context_option(with_url)))
@@ -412,8 +413,6 @@ def named_feed_options(command: Command) -> Command:
 
     def with_feed(location: Location, feed: str, password: str, **others: Any) -> None:
         url, stage = location.url, location.stage
-        if stage == LOCAL:
-            stage, url = "", DEFAULT_URL
         if not stage and not location.endpoint_url:
             url = url or DEFAULT_URL
         named = NamedFeed(feed, url, stage, location.endpoint_url, password)

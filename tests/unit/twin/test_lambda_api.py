@@ -11,11 +11,8 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
-from botocore.exceptions import ClientError
 
-from tests.twin import runtime_api
-from tests.twin.internal_apis import ASYNC_BYTES_MAX, InternalApis, LambdaApi
-from tests.twin.runtime_api import Answer, failure
+from tests.twin.lambda_api import ASYNC_BYTES_MAX, Answer, LambdaApi, LoopbackServer, failure
 
 PREFIX = "tidings-local-"
 
@@ -27,25 +24,20 @@ class Api:
         self.answers = [Answer(b"{}")]
         self.calls: list[tuple[str, bytes]] = []
         self._lambda = LambdaApi(["f"], self._answer, retry_after_s=(0.01, 0.01))
-        self._internal = InternalApis()
-        self._internal.serve(self._lambda.handle)
+        self._server = LoopbackServer(self._lambda.handle)
 
     async def _answer(self, name: str, payload: bytes) -> Answer:
         self.calls.append((name, payload))
         return self.answers[min(len(self.calls), len(self.answers)) - 1]
 
     async def start(self) -> None:
-        await self._internal.start()
-        self.client = self.client_with(self._internal.token)
-
-    def client_with(self, token: str) -> Any:
-        return boto3.client(
+        await self._server.start()
+        self.client = boto3.client(
             "lambda",
-            endpoint_url=self._internal.url,
+            endpoint_url=f"http://127.0.0.1:{self._server.port}",
             region_name="us-east-1",
             aws_access_key_id="x",
             aws_secret_access_key="x",
-            aws_session_token=token,
             config=Config(retries={"max_attempts": 0}, proxies={}),
         )
 
@@ -57,7 +49,7 @@ class Api:
 
     async def stop(self) -> None:
         await self._lambda.stop()
-        await self._internal.stop()
+        await self._server.stop()
 
 
 @pytest.fixture
@@ -127,33 +119,3 @@ async def test_a_queued_payload_is_bounded(api: Api) -> None:
         await api.invoke(InvocationType="Event", Payload=b" " * (ASYNC_BYTES_MAX + 1))
 
     assert api.calls == []
-
-
-@pytest.mark.parametrize("token", ["", "made up"])
-async def test_who_has_not_the_token_calls_nothing(api: Api, token: str) -> None:
-    """Every program on the machine reaches the port."""
-    api.client = api.client_with(token)
-    with pytest.raises(ClientError, match="UnrecognizedClientException"):
-        await api.invoke(Payload=b"{}")
-
-    assert api.calls == []
-
-
-def test_a_body_that_never_comes_holds_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server closes the connection; no handler is called."""
-    monkeypatch.setattr(runtime_api, "BODY_S", 0.05)
-
-    async def whole() -> None:
-        server = runtime_api.LoopbackServer(_never_called)
-        await server.start()
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        writer.write(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n{")
-        assert await asyncio.wait_for(reader.read(), 60) == b""
-        writer.close()
-        await server.stop()
-
-    asyncio.run(whole())
-
-
-async def _never_called(request: runtime_api.RuntimeRequest) -> runtime_api.Response:
-    raise AssertionError(request)
