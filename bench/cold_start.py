@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from tidings.http.routes import DECLARED
 from tidings.http.wire import Routes
 
 _ROOT = Path(__file__).parent.parent
-_RUNS, _RUNS_MAX = 5, 25  # the minimum of 5 runs suffices on a quiet machine
+_RUNS, _RUNS_MAX = 5, 25  # the minimum of 5 runs suffices below the target, or on a quiet machine
 _TARGET = 1.3
 _PROGRAM = """
 import sys, time
@@ -68,14 +67,15 @@ def _seconds(folder: str | None) -> float:
 def measure() -> Section:
     folders = sorted({function.folder for function in deployment.FUNCTIONS})
     taken: dict[str | None, list[float]] = {folder: [] for folder in [None, *folders]}
-    runs, worst = 0, math.inf
-    while runs < _RUNS or (worst > _TARGET and runs < _RUNS_MAX):
-        for folder in taken:  # in turn, so that a slow phase of the machine affects all of them
+    measured = [*taken]
+    for run in range(_RUNS_MAX):
+        for folder in measured:  # in turn, so that a slow phase of the machine affects all of them
             taken[folder].append(_seconds(folder))
-        runs += 1
         best = {folder: min(times) for folder, times in taken.items()}
         bare = best.pop(None)
-        worst = max(best.values()) / bare
+        slow = [folder for folder, seconds in best.items() if seconds > _TARGET * bare]
+        if run + 1 >= _RUNS:
+            measured = [None, *slow] if slow else []
     rows = [("import boto3", f"{bare * 1000:.0f} ms")]
     rows += [
         (f"functions/{folder}", f"{seconds * 1000:.0f} ms, {seconds / bare:.2f} times")
@@ -85,9 +85,9 @@ def measure() -> Section:
         "Import time of each handler",
         f"at most {_TARGET} times a bare `import boto3`",
         rows,
-        met=worst <= _TARGET,
+        met=not slow,
         notes=[
-            f"CPU time, the best of {runs} processes each, taken in turn, with compiled files in "
-            "place; with the endpoints of declared routes, which are loaded when they are needed."
+            f"CPU time, the best of {_RUNS} to {_RUNS_MAX} processes each, in turn, compiled; "
+            "with the endpoints of declared routes, which are loaded when they are needed."
         ],
     )

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
         ("tests/unit/core/log/test_append.py::test_a", (), lanes.FAST),
         ("tests/unit/client/test_console.py::test_a", ("browser",), lanes.FAST),
         ("tests/world/test_http.py::test_a", ("curl",), lanes.WORLD),
-        ("tests/unit/pipelines/test_redis.py::test_a", ("redis",), lanes.DATA),
+        ("tests/unit/pipelines/test_stores.py::test_a", ("redis",), lanes.DATA),
         ("tests/unit/sync/table/test_command.py::test_a", ("java", "postgresql"), lanes.DATA),
         ("tests/unit/twin/test_twin.py::test_a", ("java",), lanes.TWIN),
         ("tests/unit/sync/test_diff.py::test_a", ("java", "spark"), lanes.SPARK),

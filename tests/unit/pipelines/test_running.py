@@ -162,22 +162,6 @@ def _table(dsn: str, table: str) -> set[str]:
         return set()
 
 
-def test_a_worker_that_was_overtaken_writes_nothing(database: str) -> None:
-    """This holds however late its transaction is."""
-    made = [Message("insert", "video", "", {"id": "a"}, "0" * 24)]
-    old, new = Postgres(database, table="overtaken"), Postgres(database, table="overtaken")
-    for sink in (old, new):
-        sink.open("p.table")
-    old.write(made, 1)
-    new.write([Message("delete", "video", "", {"id": "a"}, "0" * 24)], 2)
-    with pytest.raises(Overtaken):
-        old.write(made, 1)
-    assert table_of(database, "overtaken") == {}
-    new.write(made, 2)
-    for sink in (old, new):
-        sink.close()
-
-
 def test_a_batch_is_in_the_table_or_not(database: str) -> None:
     """A text that PostgreSQL cannot hold takes the others of its batch along."""
     sink = Postgres(database, table="atomic")

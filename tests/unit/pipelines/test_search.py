@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-from opensearchpy.exceptions import AuthenticationException, ConnectionError, TransportError
 
 from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
@@ -22,7 +21,7 @@ from tests.unit.pipelines.test_running import KILLS, Running, killed_at_any_time
 from tidings.client.errors import Unwritten
 from tidings.pipelines import Message, Pipeline, Search, Source, search
 from tidings.pipelines.bodies import version_of
-from tidings.pipelines.messages import Busy, WrongPipeline
+from tidings.pipelines.messages import Busy
 from tidings.pipelines.ownership import Owner
 
 
@@ -288,16 +287,3 @@ def test_a_key_of_an_api() -> None:
         answering.join()
     sink.close()
     assert told == [("/kept/_refresh?ignore_unavailable=true", "ApiKey a2V5")]
-
-
-def test_what_it_needs() -> None:
-    """It needs an address and an index; no secret is shown; an unreachable server is an error at
-    once."""
-    for address in ("search", "ftp://host", "https://"):
-        with pytest.raises(WrongPipeline, match="url must begin with"):
-            Search(address)
-    with pytest.raises(WrongPipeline, match="index"):
-        Search("https://host", "")
-    assert str(Search("https://me:secret@host:9200/x/")) == "index objects at host/x"
-    with pytest.raises((ConnectionError, AuthenticationException, TransportError)):
-        Search("http://127.0.0.1:1").open("p.search")

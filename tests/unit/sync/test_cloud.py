@@ -1,9 +1,12 @@
-"""The job of the cloud with folders of this machine in place of S3, on the tables of a twin."""
+"""The job of the cloud with folders of this machine in place of S3, on the tables of a twin. What
+does not depend on the engine runs on Sail; test_stage.py runs the whole job on Spark.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,12 @@ from pyspark.sql import SparkSession
 from tests.compat.oplog.feed import Feed, op
 from tests.twin import Twin
 from tests.unit.sync import exported
+from tests.unit.sync.engines import on_spark
 from tests.unit.sync.feeds import at
 from tests.unit.sync.lines import line, written
 from tidings.core.sync.corrections import Correction, read
 from tidings.sync import feed as sync_feed
+from tidings.sync import spark_session
 from tidings.sync import stage as emr
 from tidings.sync.state import Exported
 
@@ -70,7 +75,14 @@ class Cloud:
 
 
 @pytest.fixture
-def job(twin: Twin, feed: str, tmp_path: Path, spark: SparkSession) -> Cloud:
+def job(
+    twin: Twin,
+    feed: str,
+    tmp_path: Path,
+    session: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Cloud:
+    monkeypatch.setattr(spark_session, "cluster", lambda: nullcontext(session))
     return Cloud(twin, feed, tmp_path)
 
 
@@ -149,7 +161,8 @@ def test_a_failure_says_why(job: Cloud, capsys: pytest.CaptureFixture[str]) -> N
     assert caught.value.code == 2
 
 
-def test_an_export_gives_what_a_scan_gives(job: Cloud, spark: SparkSession) -> None:
+@on_spark
+def test_an_export_gives_what_a_scan_gives(job: Cloud, session: SparkSession) -> None:
     """Both give the same rows of this feed and the same plan, whatever else is in the table."""
     Feed(job.twin.port, job.feed).post(
         op("ü/%€😀", timestamp=at(1), parents=["user/ä"], data={"a": '"\\\n\u2028'}),
@@ -163,8 +176,8 @@ def test_an_export_gives_what_a_scan_gives(job: Cloud, spark: SparkSession) -> N
     everything = exported.items(job.twin)
     export = exported.written(job.folder, [everything[:99], [], everything[99:]])
 
-    rows = Exported(job.feed, export).table(spark)
-    expected = sync_feed.on_endpoint(job.feed, job.twin.dynamodb_url).source().table(spark)
+    rows = Exported(job.feed, export).table(session)
+    expected = sync_feed.on_endpoint(job.feed, job.twin.dynamodb_url).source().table(session)
     assert rows.schema == expected.schema
     assert sorted(rows.collect()) == sorted(expected.collect())
     through = str(scanned.summary["through"])
@@ -195,6 +208,7 @@ def test_an_export_of_another_maker(spark: SparkSession, tmp_path: Path) -> None
     assert (found[0]["moment"], found[0]["deleted"]) == ("2026-01-01T00:00:01.000", False)
 
 
+@on_spark
 def test_an_export_that_is_not_whole(job: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
     """It is refused with too few items, with a truncated file or line, and without any file."""
     items = [
