@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import opensearchpy
 import pika  # type: ignore[import-untyped]
 import psycopg
@@ -40,6 +41,8 @@ from tidings.pipelines import (
     Pipeline,
     Postgres,
     RabbitMQ,
+    Redis,
+    Search,
     Source,
 )
 from tidings.pipelines import running as loop
@@ -303,6 +306,66 @@ def rabbitmqctl(url: str, *command: str) -> None:
     raise AssertionError(node)
 
 
+@contextmanager
+def replica(url: str, name: str) -> Iterator[None]:
+    """A failover made the server a replica, which only reads."""
+    with redis.Redis.from_url(url) as client:
+        client.replicaof("127.0.0.1", 1)
+        try:
+            yield
+        finally:
+            client.replicaof("NO", "ONE")
+
+
+@contextmanager
+def full_memory(url: str, name: str) -> Iterator[None]:
+    with redis.Redis.from_url(url) as client:
+        client.config_set("maxmemory", 1)
+        try:
+            yield
+        finally:
+            client.config_set("maxmemory", 0)
+
+
+@contextmanager
+def full_disk(url: str, name: str) -> Iterator[None]:
+    """The server blocks writes to the index, as it does on a disk that is nearly full."""
+    path = f"{url}/{name}/_settings"
+    for value in (True, None):
+        setting = {"index.blocks.read_only_allow_delete": value}
+        httpx.put(path, json=setting, timeout=60).raise_for_status()
+        if value:
+            yield
+
+
+@contextmanager
+def full_queue(url: str, name: str) -> Iterator[None]:
+    """It has room for one message; the readers of the queue were away."""
+    yield
+    with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+        connection.channel().queue_purge(name)
+
+
+@contextmanager
+def read_only(dsn: str, name: str) -> Iterator[None]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET default_transaction_read_only = off")
+        connection.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+        connection.execute("SELECT pg_reload_conf()")
+        try:
+            yield
+        finally:
+            connection.execute("ALTER SYSTEM RESET ALL")
+            connection.execute("SELECT pg_reload_conf()")
+
+
+def small_queue(url: str, name: str) -> RabbitMQ:
+    with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+        limit = {"x-max-length": 1, "x-overflow": "reject-publish"}
+        connection.channel().queue_declare(name, durable=True, arguments=limit)
+    return RabbitMQ(url, name)
+
+
 # For each case: the fixture of a server, the store, and what makes the server refuse for a while.
 BROKEN: list[tuple[str, Callable[[str, str], Any], Callable[[str, str], Any]]] = [
     ("database", Postgres, table_lock),
@@ -324,6 +387,11 @@ BROKEN: list[tuple[str, Callable[[str, str], Any], Callable[[str, str], Any]]] =
         ),
     ),
     ("rabbitmq_url", queue, memory_alarm),
+    ("rabbitmq_url", small_queue, full_queue),
+    ("redis_url", Redis, replica),
+    ("redis_url", Redis, full_memory),
+    ("opensearch", Search, full_disk),
+    ("postgresql_url", Postgres, read_only),
 ]
 
 

@@ -172,15 +172,6 @@ def test_a_batch_is_in_the_rows_or_not(mariadb_url: str) -> None:
     assert set(rows_of(mariadb_url, "atomic")) == {"a"}
 
 
-def test_what_is_nested_too_deeply_is_told_by_its_place(mariadb_url: str) -> None:
-    """A feed accepts it; the column's type does not, so that it can be parked."""
-    deep: object = 1
-    for _ in range(31):
-        deep = [deep]
-    with opened(MySQL(mariadb_url, "nested")) as store, pytest.raises(Unwritten):
-        store.write([video("insert", "a", data=deep)], 1)
-
-
 def test_a_server_that_evicts_any_key_is_refused(
     redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
