@@ -29,7 +29,6 @@ SETTINGS = {
     # Few rows: most of the time would be spent on compiling.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.python.daemon.module": DAEMON,
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
