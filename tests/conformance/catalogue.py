@@ -21,7 +21,7 @@ class Case:
     """One case, on one transport and with one row of its table.
 
     *id* starts with the number of its rule. *writes_nothing*: the runner proves that `when`
-    left the log as it was.
+    left the log as it was. *is_further_row*: its table has another row before it.
     """
 
     id: str
@@ -30,6 +30,7 @@ class Case:
     transport: str
     writes_nothing: bool
     row: Mapping[str, Any] = field(default_factory=dict)
+    is_further_row: bool = False
 
     @property
     def rule(self) -> str:
@@ -67,11 +68,13 @@ def _in_file(path: Path) -> Iterator[Case]:
         if unknown or not raw.get("id") or not raw.get("law") or not raw.get("then"):
             raise WrongCase(f"{path.name}: {raw.get('id', raw)}: {sorted(unknown)}")
         for transport in raw.get("transports", [""]):
-            for row in raw.get("each", [{}]):
-                yield _case(raw, transport, row)
+            for at, row in enumerate(raw.get("each", [{}])):
+                yield _case(raw, transport, row, is_further_row=at > 0)
 
 
-def _case(raw: Mapping[str, Any], transport: str, row: Mapping[str, Any]) -> Case:
+def _case(
+    raw: Mapping[str, Any], transport: str, row: Mapping[str, Any], *, is_further_row: bool
+) -> Case:
     name = "-".join(part for part in (raw["id"], transport, row.get("name", "")) if part)
     return Case(
         id=name.replace(" ", "-"),
@@ -80,6 +83,7 @@ def _case(raw: Mapping[str, Any], transport: str, row: Mapping[str, Any]) -> Cas
         transport=transport,
         writes_nothing=raw.get("writes_nothing", False),
         row=row,
+        is_further_row=is_further_row,
     )
 
 

@@ -1,8 +1,10 @@
-"""The verbs of pages and rows, as feeds that copy this one ask for them (16)."""
+"""The verbs of pages and rows for copies (16), and of sums (20), which are computed here."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ import httpx
 from tests.conformance import values
 from tests.conformance.listeners import PATIENCE_S
 from tests.conformance.scene import Scene
-from tests.conformance.steps import step_answer
+from tests.conformance.steps import REACH_S, step_answer
 
 _PAGE_END = "7fffff"
 _SECOND, _ID_PREFIX = 8, 18  # where the second and the page of an event id end
@@ -149,3 +151,36 @@ def _check(scene: Scene, found: Copied, argument: dict[str, Any]) -> None:
         assert found.size <= argument["bytes_max"], found.size
     if "as" in argument:
         scene.names[argument["as"]] = found
+
+
+def step_sums(scene: Scene, argument: dict[str, Any]) -> None:
+    """Keep the sums `as`, of `types` or of all, once they are those of the event `behind`."""
+    page = int(argument.get("behind", "0" * 24)[8:18], 16)
+    types = {"types": argument["types"]} if "types" in argument else {}
+    deadline = time.monotonic() + REACH_S
+    while True:
+        answer = scene.http.get(f"/feeds/{scene.target.feed}/sums", params=types)
+        assert answer.status_code == 200, answer.text
+        told = answer.json()
+        assert told.keys() == {"page", "sums"} and len(told["sums"]) == _BUCKETS, told
+        if told["page"] >= page and None not in told["sums"]:
+            scene.names[argument["as"]] = [int(each, 16) for each in told["sums"]]
+            return
+        assert time.monotonic() < deadline, f"no sums of page {page} within {REACH_S} s: {told}"
+        time.sleep(0.05)
+
+
+def step_sums_differ(scene: Scene, argument: dict[str, Any]) -> None:
+    """The sums `to` are those `from`, with the objects `added` and `taken` away at their ids."""
+    before, after = scene.names[argument["from"]], scene.names[argument["to"]]
+    expected = list(before)
+    for objects, sign in ((argument["added"], 1), (argument["taken"], -1)):
+        for short in objects:
+            fields = values.operation({k: v for k, v in short.items() if k != "at"}, scene.token)
+            kind = fields["type"].replace("%", "%25").replace("/", "%2F")
+            key = f"{kind}/{fields['id']}".encode()
+            digest = hashlib.sha256(short["at"][8:].encode() + key).digest()[:8]
+            bucket = zlib.crc32(key) % _BUCKETS
+            expected[bucket] = (expected[bucket] + sign * int.from_bytes(digest, "big")) % 2**64
+    assert after == expected
+    assert not (argument.get("zero") and any(after))

@@ -16,7 +16,6 @@ from tests.conformance import (
     listener_steps,
     replication_steps,
     steps,
-    sum_steps,
     transport_steps,
 )
 from tests.conformance.catalogue import Case
@@ -30,7 +29,6 @@ _MODULES = (
     listener_steps,
     consumer_steps,
     replication_steps,
-    sum_steps,
     erasure_steps,
     feed_steps,
 )
