@@ -69,9 +69,10 @@ def test_what_is_too_large_is_refused(cloud: Cloud) -> None:
     log = "/feeds/{feed}/log"
     long = {"from": "0" * 24, "limit": "9" * 5000}
     ids = {"fence": 1, "ids": ["0" * 24] * (limits.ACK_IDS_MAX + 1)}
-    for (status, answer), refused in (
-        (act("step", {"why": "x" * limits.REQUEST_BYTES_MAX}), (413, "body")),
-        (act("ack", ids), (400, "ids")),
-        (ask("GET", log, query=long), (400, "limit")),
+    for (status, answer), (refused, field, rule) in (
+        (act("step", {"why": "x" * limits.REQUEST_BYTES_MAX}), (413, "body", "")),
+        (act("ack", ids), (400, "ids", f"at most {limits.ACK_IDS_MAX} ids")),
+        (ask("GET", log, query=long), (400, "limit", "from 1 to 1000")),
     ):
-        assert (status, answer["error"]["field"]) == refused
+        assert (status, answer["error"]["field"]) == (refused, field)
+        assert rule in answer["error"]["rule"]

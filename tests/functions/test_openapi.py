@@ -1,8 +1,9 @@
-"""`GET /openapi.json`: the description of the routes."""
+"""The documents /openapi.json and /asyncapi.json, and the declared fields that they describe."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,9 @@ import pytest
 from functions.report.handler import handle
 from tests.functions.cloud import Cloud, event
 from tidings.core.errors import Rejected
+from tidings.core.websocket.session import Act
+from tidings.http.asyncapi import document as asyncapi_document
+from tidings.http.json_schema import declared_types
 from tidings.http.openapi import (
     HEADERS,
     SCHEMAS,
@@ -22,9 +26,9 @@ from tidings.http.openapi import (
     document,
     rejections,
 )
-from tidings.http.routes import HTTP_ROUTES
+from tidings.http.routes import DECLARED, HTTP_ROUTES
 from tidings.http.schemas import DIALECT
-from tidings.http.wire import DEFAULT_PATH, EXAMPLE_CURSOR
+from tidings.http.wire import DEFAULT_PATH, EXAMPLE_CURSOR, Fields, Given
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "PROTOCOL.md"
 PATHS = [*described_paths()]
@@ -166,3 +170,145 @@ def test_feeds_are_those_that_there_are(served: dict[str, Any]) -> None:
 def test_addresses_begin_with_the_prefix() -> None:
     assert document(["main"], "/prod")["servers"] == [{"url": "/prod"}]
     assert SCHEMAS["FeedEvent"]["additionalProperties"] is False
+
+
+@pytest.fixture
+def described(cloud: Cloud) -> dict[str, Any]:
+    answer = handle(event("http_get_status", routeKey="GET /asyncapi.json"), None)
+    assert answer["statusCode"] == 200
+    asyncapi_document: dict[str, Any] = json.loads(answer["body"])
+    return asyncapi_document
+
+
+def test_a_stage_serves_it(described: dict[str, Any]) -> None:
+    assert described["asyncapi"] == "3.0.0"
+    assert described["servers"]["http"]["host"]
+
+
+def test_references_lead_somewhere(described: dict[str, Any]) -> None:
+    for reference in set(re.findall(r'"#/([^"]+)"', json.dumps(described))):
+        node: Any = described
+        for name in reference.split("/"):
+            node = node[name]
+
+
+def test_every_action_of_a_client_is_in_it(described: dict[str, Any]) -> None:
+    payloads = described["components"]["schemas"].values()
+    actions = {
+        payload["properties"]["action"]["const"]
+        for payload in payloads
+        if "action" in payload.get("properties", {})
+    }
+
+    assert actions == {act.value for act in Act}
+
+
+def test_every_message_has_an_operation(described: dict[str, Any]) -> None:
+    text = json.dumps(described["operations"])
+
+    for name, channel in described["channels"].items():
+        for message in channel["messages"]:
+            assert f'"#/channels/{name}/messages/{message}"' in text
+
+
+def test_schemas_are_those_of_openapi(described: dict[str, Any]) -> None:
+    schemas = described["components"]["schemas"]
+    shared = {name: schema for name, schema in schemas.items() if name in SCHEMAS}
+
+    assert {"FeedEvent", "CloudEvent", "DebeziumEvent", "FeedObject", "Error"} <= {*shared}
+    assert all(schema == SCHEMAS[name] for name, schema in shared.items())
+
+
+def test_examples_of_asyncapi_match_their_schemas(described: dict[str, Any]) -> None:
+    root = {"$schema": DIALECT, "components": described["components"]}
+    for name, schema in described["components"]["schemas"].items():
+        reference = {"$ref": f"#/components/schemas/{name}"}
+        validator = jsonschema_rs.Draft202012Validator({**root, **reference})
+        assert schema["examples"], name
+        for example in schema["examples"]:
+            validator.validate(example)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "http", "socket"),
+    [
+        (
+            "http://127.0.0.1:8042",
+            {"host": "127.0.0.1:8042", "protocol": "http", "pathname": "/"},
+            {"host": "127.0.0.1:8042", "protocol": "ws", "pathname": "/ws"},
+        ),
+        (
+            "https://feed.example.com/prod",
+            {"host": "feed.example.com", "protocol": "https", "pathname": "/prod"},
+            {"host": "feed.example.com", "protocol": "wss", "pathname": "/prod/ws"},
+        ),
+    ],
+)
+def test_servers_have_the_address_of_the_request(
+    base_url: str, http: dict[str, str], socket: dict[str, str]
+) -> None:
+    servers = asyncapi_document(base_url)["servers"]
+
+    assert servers["http"].items() >= http.items()
+    assert servers["socket"].items() >= socket.items()
+
+
+RECORDED = Path(__file__).parent / "schemas.txt"
+SECRET = ("digest", "hash", "password", "secret", "token")
+# Each is sent once, to the client that creates it, or is no secret.
+SENT = {
+    ("Webhook", "secret"),
+    ("Webhook", "secrets"),  # their number
+    ("WebhookSecret", "secret"),
+    ("RelayPasswordSet", "password"),  # `set` or `none`
+}
+
+
+def _form(schema: Any) -> str:
+    """Return a schema in one line, without what is only for readers."""
+    if not isinstance(schema, dict):
+        return str(schema)
+    shown = {key: schema[key] for key in sorted(schema.keys() - {"examples", "description"})}
+    if shown.keys() == {"type"}:
+        return str(shown["type"])
+    if shown.keys() == {"$ref"}:
+        return str(shown["$ref"]).rpartition("/")[2]
+    return " ".join(f"{key}={_value(key, value)}" for key, value in shown.items())
+
+
+def _value(key: str, value: Any) -> str:
+    if key == "properties":
+        return "{" + ", ".join(f"{name}: {_form(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_form(each) for each in value) + "]"
+    return f"({_form(value)})" if isinstance(value, dict) else str(value)
+
+
+def test_no_schema_changes_by_accident() -> None:
+    """A client stops to work if a field is renamed; `RECORD=1` writes the file again."""
+    text = "".join(f"{name}: {_form(schema)}\n" for name, schema in sorted(SCHEMAS.items()))
+    if "RECORD" in os.environ:
+        RECORDED.write_text(text)
+    assert RECORDED.read_text() == text
+
+
+def _responses() -> list[type[Fields]]:
+    routes = [each for kind in DECLARED for each in kind.declared.values()]
+    hints = [each.hint("return") for each in routes]
+    hints += [hint for each in routes for _, hint in each.answers or ()]
+    found = {each for hint in hints for each in declared_types(hint) if isinstance(each, type)}
+    return sorted(found, key=lambda each: each.schema_name)
+
+
+@pytest.mark.parametrize("response", _responses(), ids=lambda each: each.schema_name)
+def test_no_response_has_a_field_for_a_secret(response: type[Fields]) -> None:
+    names = {*_names(SCHEMAS[response.schema_name])}
+    found = {(response.schema_name, name) for name in names if any(s in name for s in SECRET)}
+    assert found <= SENT and not issubclass(response, Given)
+
+
+def _names(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        yield from schema.get("properties", ())
+        for each in schema.values():
+            yield from _names(each)

@@ -18,7 +18,8 @@ from functions.report.handler import handle as report
 from tests.functions.cloud import Cloud, become, event, restart
 from tests.functions.streaming import get_bytes
 from tidings.aws.stage import stage
-from tidings.core.model.pages import Page
+from tidings.core.model.cursors import PAGE_END, Place
+from tidings.core.model.pages import Page, Pages
 from tidings.core.replication.relay import Relay
 from tidings.core.replication.wire import ReplicationBatch, decode_batch
 
@@ -95,6 +96,26 @@ def test_a_reply_is_packed_for_who_takes_it(cloud: Cloud) -> None:
     assert decode_batch(gzip.decompress(body).decode()).pages[0].text == page.text
     _, headers, _ = asked("main/pages", f"after={page.end.encode()}", accept_encoding="gzip")
     assert "content-encoding" not in headers
+
+
+def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy may still get there. Its pages are not new, and are not looked up at once."""
+    posted("a")
+    chain(monkeypatch, master=MASTER, checkpoint=1)
+    looks = []
+    read = stage().stores.log.read
+
+    def counted(
+        feed: str, after: int, limit: int | None = None, *, eventual: bool = False
+    ) -> Pages:
+        looks.append(after)
+        return read(feed, after, limit, eventual=eventual)
+
+    monkeypatch.setattr(stage().stores.log, "read", counted)
+    found = batch(f"after={Place(9, PAGE_END, 7).encode()}&block=1")
+
+    assert (found.pages, found.pending, found.status.head < 9) == ((), 0, True)
+    assert len(looks) < 20
 
 
 def test_nobody_posts_to_a_copy(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ import pytest
 from functions.ingest.handler import handle as ingest
 from tests.fakes import MemoryCounters
 from tests.functions.cloud import Cloud, event, give_key, restart
-from tests.functions.grant_scenes import wake
 from tests.functions.streaming import FROM_THE_FIRST, SSE, Message, read
-from tests.functions.test_propose import post
+from tests.functions.test_ingest import post
+from tests.iam.scenes import wake
 from tidings.aws import clients
 from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.aws.effects import now_ms

@@ -167,7 +167,7 @@ def test_W25_a_store_that_does_not_answer_is_told(
 
 def test_the_sweep_tells_who_is_on_a_socket(cloud: Cloud) -> None:
     """It lists the connections anyway."""
-    from tests.functions.grant_scenes import come
+    from tests.iam.scenes import come
 
     come()
     sweep({}, None)

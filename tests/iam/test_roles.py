@@ -14,9 +14,8 @@ import pytest
 from botocore.awsrequest import AWSRequest
 
 from tests.functions.cloud import Cloud, restart
-from tests.functions.grant_scenes import SCENES, Requests, record_requests
 from tests.iam.roles import Call, Place, Roles, allowed, calls_of, covers, privileges
-from tests.iam.scenes import MORE, Scene
+from tests.iam.scenes import MORE, SCENES, Requests, Scene, record_requests
 from tests.iam.signing import signatures
 from tests.iam.stages import KINDS, deployed, template
 from tests.iam.unused import excused

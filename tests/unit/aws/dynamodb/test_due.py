@@ -1,21 +1,23 @@
-"""The feeds that are due, in their items: what a feed costs that is idle, in use, or awakened."""
+"""The feeds that are due, in their items, and writes of items that a transaction holds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from botocore.awsrequest import AWSResponse
 from mypy_boto3_dynamodb import DynamoDBClient
 
-from tests.contract.stores import client_in, emulated
+from tests.contract.stores import client_in, conflict, emulated
 from tidings.aws.dynamodb.attributes import head_key
 from tidings.aws.dynamodb.due import DynamoDBDueFeeds, due_key, wake
 from tidings.aws.dynamodb.log import DynamoDBLog
-from tidings.aws.dynamodb.records import DynamoDBRecords
+from tidings.aws.dynamodb.relays import DynamoDBRelays
 from tidings.aws.dynamodb.table import Table
+from tidings.core.errors import Unavailable
 from tidings.core.log.due import Due
-from tidings.core.settings.profiles import ProfileStore
+from tidings.core.replication.relay import Relay
 
 NOW = 1_764_000_000_000
 FEEDS_MANY = 1_000
@@ -84,19 +86,6 @@ def test_a_feed_in_use_costs_nothing(
     assert found == ["UpdateItem"]
 
 
-def test_a_number_that_was_taken_during_the_visit_keeps_the_feed_due(
-    store: DynamoDBDueFeeds, log: DynamoDBLog
-) -> None:
-    for head in range(3):
-        store.mark("main")
-        (due,) = store.due(NOW)
-        log.take("main")
-        assert not store.settle(due, None, head=head)
-        (due,) = store.due(NOW)
-        assert store.settle(due, None, head=head + 1)
-        assert store.due(NOW) == []
-
-
 def test_a_number_that_is_taken_between_two_steps_keeps_the_feed_due(
     client: DynamoDBClient, store: DynamoDBDueFeeds, log: DynamoDBLog
 ) -> None:
@@ -124,18 +113,6 @@ def test_a_late_writer_does_not_end_a_later_rest(
     assert visit(store, "main", head=2)
     log.take("main")
     assert [each.feed for each in store.due(NOW)] == ["main"]
-
-
-def test_a_change_of_the_profile_marks_its_feed(
-    client: DynamoDBClient, store: DynamoDBDueFeeds
-) -> None:
-    profiles = ProfileStore(DynamoDBRecords(client, "control"))
-    assert profiles.save("main", profiles.profile("main"))
-    (due,) = store.due(NOW)
-    assert profiles.save("main", profiles.profile("main"))
-    assert not store.settle(due, None, head=0)
-    assert visit(store, "main", head=0)
-    assert store.due(NOW) == []
 
 
 def test_a_later_visit_replaces_the_earlier_times(
@@ -170,3 +147,58 @@ def test_deployed_feeds_are_due_at_first_and_after_a_deployment(client: DynamoDB
     assert found == ["GetItem", "Query"]
     later = DynamoDBDueFeeds(client, "control", ("a", "b", "c"))
     assert [each.feed for each in later.due(NOW)] == ["a", "b", "c"]
+
+
+KEY = {"name": {"S": "a"}, "kind": {"S": "b"}}
+WRITES: dict[str, Callable[[DynamoDBClient], object]] = {
+    "relay": lambda client: DynamoDBRelays(client, "log", "control").write(
+        Relay("main"), Relay("main")
+    ),
+    "number": lambda client: DynamoDBLog(client, "log", "control").take("main", 1),
+    "due": lambda client: DynamoDBDueFeeds(client, "control").settle(Due("main"), None, head=5),
+    "delete": lambda client: Table(client, "control").delete(KEY),
+    "together": lambda client: Table(client, "control").write_together(
+        {"Delete": {"TableName": "control", "Key": KEY}}
+    ),
+}
+
+
+def refuse(client: DynamoDBClient, times: int) -> list[str]:
+    """Refuse that many writes; return the list of the refused operations."""
+    refused: list[str] = []
+
+    def answer(request: Any, event_name: str, **_: object) -> AWSResponse | None:
+        if len(refused) == times:
+            return None
+        refused.append(event_name.rpartition(".")[2])
+        answered: Any = conflict(refused[-1])
+        status, headers, body = answered
+        return AWSResponse(request.url, status, headers, _Raw(body))
+
+    events: Any = client.meta.events
+    for each in ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"):
+        events.register_first(f"before-send.dynamodb.{each}", answer)
+    return refused
+
+
+class _Raw:
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def stream(self) -> Iterator[bytes]:
+        yield self._body
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_held_item_is_written_when_it_is_free(client: DynamoDBClient, name: str) -> None:
+    refused = refuse(client, 3)
+    WRITES[name](client)
+    assert len(refused) == 3 and len({*refused}) == 1
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_an_item_that_stays_held_is_unavailable(client: DynamoDBClient, name: str) -> None:
+    refused = refuse(client, 100)
+    with pytest.raises(Unavailable):
+        WRITES[name](client)
+    assert len(refused) == 5
