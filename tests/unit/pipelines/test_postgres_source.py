@@ -488,42 +488,6 @@ def test_a_publication_that_others_change(table: Database, change: str, repair: 
     followed.until_ids("1/a", "2/a")
 
 
-@pytest.mark.parametrize(
-    ("kind", "values"),
-    [
-        ("real", "(1.1), (2.7), ('NaN'), ('-Infinity')"),
-        ("numeric", "(1.10), ('NaN'), (12345678901234567890.5)"),
-        ("interval", "('1 mon'), ('5 days 01:02:03.000001')"),
-        ("money", "(1.5), (-2.5)"),
-        ("timestamptz", "('-infinity'), ('2026-01-01')"),
-        ("bytea", r"('\x00ff5c'), ('\x')"),
-        ("int[]", "('{1,2}'), ('{}'), ('{NULL,1}')"),
-        ("text[]", """('{a,"b,c","NULL",NULL,"\\""}'), ('{{a},{b}}')"""),
-        ("int4range", "('[1,5)'), ('empty'), ('[2,3)')"),
-        ("inet", "('10.0.0.1'), ('10.0.0.1/8')"),
-        ("uuid", "('00112233-4455-6677-8899-aabbccddeeff')"),
-        ('"char"', "('a')"),
-        ("boolean", "(true), (false)"),
-    ],
-)
-def test_a_key_of_any_type(table: Database, kind: str, values: str) -> None:
-    """Its values are found again by the next page, and for rows of which the log lacks values."""
-    table.do(
-        f"CREATE TABLE {{t}} (id {kind} PRIMARY KEY, v text, big text)",
-        "ALTER TABLE {t} ALTER big SET STORAGE EXTERNAL",
-        f"INSERT INTO {{t}} (id) VALUES {values}",
-        "UPDATE {t} SET big = repeat('x', 9000)",
-    )
-    followed = table.follow()
-    ((count,),) = table.do("SELECT count(*) FROM {t}")
-    assert len(followed.objects) == count
-    table.do("UPDATE {t} SET v = 'log'")
-    followed.until(lambda: all(each["v"] == "log" for each in followed.objects.values()))
-    assert [each["big"] for each in followed.objects.values()] == ["x" * 9000] * count
-    table.do("DELETE FROM {t}")
-    followed.until_ids()
-
-
 def test_numbers_in_json_keep_their_digits(table: Database) -> None:
     """They stay numbers, except those beyond the range of a double, which a feed rejects."""
     table.do("CREATE TABLE {t} (id int PRIMARY KEY, j jsonb, k json)")
