@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from tidings.core.websocket.send import Sockets
 
 
-class Views:
-    """The stores that are the same on every host: views on its *records*, built on first use."""
+class Views(Protocol):
+    """The stores that are the same on every host: views on its `records`, built on first use."""
 
     if TYPE_CHECKING:
 
@@ -98,7 +98,7 @@ class Views:
         return KeyStore(self.records)
 
 
-class Stores(Protocol):
+class Stores(Views, Protocol):
     """The stores of one host. A host may delay the connection to a store until the first use.
 
     The stores in `without_retries` fail at once, without retries; reports and health checks use
@@ -108,106 +108,52 @@ class Stores(Protocol):
     """
 
     @property
-    def records(self) -> RecordStore: ...
-
-    @property
-    def feed_store(self) -> FeedStore: ...
-
-    @property
     def log(self) -> LogStore: ...
-
     @property
     def numbers(self) -> Numbers: ...
-
-    @property
-    def renewals(self) -> Records[Round]: ...
-
     @property
     def due_feeds(self) -> DueFeeds: ...
-
     @property
     def claims(self) -> ClaimStore: ...
-
     @property
     def followers(self) -> FollowerStore: ...
-
     @property
     def counters(self) -> Counters: ...
-
     @property
     def state(self) -> StateStore: ...
-
     @property
     def removed_parents(self) -> RemovedParentsStore: ...
-
-    @property
-    def tombstones(self) -> TombstoneStore: ...
-
     @property
     def sums(self) -> SumStore: ...
-
     @property
     def tags(self) -> TagStore: ...
-
-    @property
-    def profiles(self) -> ProfileStore: ...
-
-    @property
-    def documents(self) -> OperatorDocuments: ...
-
-    @property
-    def keys(self) -> KeyStore: ...
-
     @property
     def key_usage(self) -> KeyUsage: ...
-
-    @property
-    def consumers(self) -> ConsumerStore: ...
-
-    @property
-    def erasures(self) -> ErasureStore: ...
-
     @property
     def erasure_ledger(self) -> Ledger | None: ...
-
     @property
     def rewrites(self) -> RewriteStore: ...
-
     @property
     def relays(self) -> RelayStore: ...
-
-    @property
-    def relay_passwords(self) -> RelayPasswords: ...
-
     @property
     def coordinator(self) -> Coordinator | None: ...
-
     @property
     def archive(self) -> ArchiveStore | None: ...
-
     @property
     def connections(self) -> ConnectionStore: ...
-
     @property
     def inbox(self) -> Inbox: ...
-
     @property
     def subscriptions(self) -> SubscriptionStore: ...
-
     @property
     def registry(self) -> Registry: ...
-
     @property
     def sockets(self) -> Sockets: ...
-
     @property
     def replay_sockets(self) -> Sockets: ...
-
     @property
     def replay_room(self) -> Room | None: ...
-
     @property
     def waker(self) -> Waker: ...
-
     @property
     def without_retries(self) -> Stores | None: ...
