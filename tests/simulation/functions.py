@@ -252,7 +252,7 @@ class Reached:
     """Implements `tidings.assembly.stores.Stores` by the attributes of *owners*, through
     *through*."""
 
-    replay_room = without_retries = coordinator = None
+    replay_room = without_retries = coordinator = outbox = None
 
     def __init__(self, through: Callable[[str, object], Any], *owners: object) -> None:
         self._through, self._owners = through, owners

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.log.due import NEXT_SWEEP, earliest
+from tidings.core.model.feeds import ERASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tidings.assembly.stores import Stores
     from tidings.core.archive.reader import ArchiveReader
-    from tidings.core.auth.guard import Allowed, Bearers, Credential, Guard, Role
+    from tidings.core.auth.guard import Allowed, Credential, Guard, Role
     from tidings.core.auth.keys import KeyRing
     from tidings.core.auth.quotas import RateLimiter, ReadCharge, StreamQuota
     from tidings.core.catchup.catchup import CatchUp
     from tidings.core.catchup.sse import Streamer
     from tidings.core.changeagent.documents import RecentDocuments
     from tidings.core.changeagent.list import Lister
-    from tidings.core.changeagent.tag_index import Indexer, IndexMonitor
+    from tidings.core.changeagent.tag_index import Indexer
     from tidings.core.changeagent.users import UserAuthenticator
-    from tidings.core.consumers.service import ConsumerMonitor, Consumers
+    from tidings.core.consumers.service import Consumers, Lag
     from tidings.core.effects import Clock, Runtime
     from tidings.core.erasure.eraser import Eraser, ErasureProgress
     from tidings.core.erasure.forget import Forgetter
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from tidings.core.followers.follower import BuiltInFollowers, Follower, FollowerConfig, Handler
     from tidings.core.hooks.registry import WebhookAdmin
     from tidings.core.ingest.ingest import Ingester
-    from tidings.core.ingest.outbox import OutboxMonitor
     from tidings.core.log.append import Appender, Precondition
     from tidings.core.log.reader import Filler, Reader
     from tidings.core.maintenance.clients import ClientReporter, OpenRequests
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from tidings.core.maintenance.retention import RetentionService
     from tidings.core.maintenance.status import Reporter
     from tidings.core.maintenance.sweep import Step, Sweeper
-    from tidings.core.replication.admin import RelayControl, ReplicaMonitor
+    from tidings.core.replication.admin import RelayControl
     from tidings.core.replication.copies import WriteGuard
     from tidings.core.replication.replicate import Relayer
     from tidings.core.replication.serve import ReplicationReader
@@ -65,10 +66,12 @@ if TYPE_CHECKING:
     from tidings.core.websocket.receive import Receiver
     from tidings.core.websocket.replay import Replayer
     from tidings.core.websocket.send import Broadcast, Delivery, Exchange
+    from tidings.http.outbound.credentials import Tokens
     from tidings.http.request import Endpoint
     from tidings.http.settings import Shared
     from tidings.http.wire import Routes
 
+INDEX, FORWARD = "index", "forward"  # jobs of the host, which the sweep wakes
 KEY_BYTES = 32  # size of the random key for password digests; equals the size of a digest
 
 
@@ -96,6 +99,13 @@ class Assembly:
     recovery_ms = 0  # how far back the tables can be restored, without backups of the operator
     stale_ms = 0  # the longest time for which another process may use the record of a deleted feed
     erasure_settle_ms = 0  # the longest time for which a process without its lease may still write
+    broadcast: Broadcast | None = None  # sends a message to many WebSockets at once
+    webhook_admin: WebhookAdmin | None = None  # if the host calls webhooks
+    history: History | None = None  # the samples of the last hour, if the host keeps them
+    text_erasers: Sequence[TextEraser] = ()  # of texts that only this host stores
+    free_space: Callable[[], bool] | None = None  # overwrites that of a file; False if unfinished
+    rest: Callable[[], object] | None = None  # is called within an erasure, see `ErasureProgress`
+    records_erasures = True  # the followers record which feeds ever had an erasure
 
     @property
     def ca_file(self) -> str | None:
@@ -108,23 +118,8 @@ class Assembly:
         return None
 
     @property
-    def broadcast(self) -> Broadcast | None:
-        """Return a sender of messages to many WebSockets at once, or None."""
-        return None
-
-    @property
     def push_lanes(self) -> PushLanes | None:
         """Return the number of push lanes of each feed, or None if each feed has one lane."""
-        return None
-
-    @cached_property
-    def index_monitor(self) -> IndexMonitor | None:
-        """Return the monitor by which a sweep wakes the indexer of tags; None without an index."""
-        return None
-
-    @cached_property
-    def outbox_monitor(self) -> OutboxMonitor | None:
-        """Return the monitor with which a sweep wakes the outbox's forwarder; None without one."""
         return None
 
     @property
@@ -134,16 +129,6 @@ class Assembly:
         It is the wall clock, because a steady clock may stop while a Lambda function is frozen.
         """
         return self.runtime.clock
-
-    @property
-    def webhook_admin(self) -> WebhookAdmin | None:
-        """Return the administration of webhooks; None if this host calls no webhooks."""
-        return None
-
-    @property
-    def history(self) -> History | None:
-        """Return the samples of the last hour; None if this host keeps none."""
-        return None
 
     def __init__(
         self, *, stores: Stores, runtime: Runtime, settings: Shared, new_key: Callable[[int], bytes]
@@ -185,11 +170,24 @@ class Assembly:
             *(["the relay, which copies its upstream"] if feed in self.copies else []),
         ]
 
-    def on_feed_created(self, feed: str) -> None:
-        """Start the work of the host for the feed with the key *feed*, which was created now."""
-
     def on_feed_deleted(self, feed: str) -> None:
         """End the readers of the feed with the key *feed*, and start the removal of its data."""
+
+    def wake(self, job: str, feed: str) -> None:
+        """Start the job *job* of *feed* soon. A host without this job does nothing."""
+
+    def if_exists(self, run: Callable[..., object]) -> Callable[..., None]:
+        """Return a function that calls *run* for a feed that exists, and else does nothing.
+
+        A wake-up may be an hour old, so its feed may be deleted. Work on it would write items that
+        no job removes any more.
+        """
+
+        def run_existing(feed: str, *until_ms: int) -> None:
+            if self.directory.exists(feed):
+                run(feed, *until_ms)
+
+        return run_existing
 
     @property
     def feed_data(self) -> FeedData:
@@ -275,20 +273,13 @@ class Assembly:
         return KeyRing(self.stores.keys, self.runtime.clock, self.aging, misses, self.meter)
 
     @cached_property
-    def tokens(self) -> Sequence[Bearers]:
+    def tokens(self) -> Sequence[Tokens]:
         """Return the verifier of JWTs if the settings name an issuer."""
         if self.settings.issuer is None:
             return ()
-        from tidings.http.outbound.credentials import Tokens
+        from tidings.http.outbound.credentials import Tokens, ask_over_http
 
-        return (Tokens(self.settings.issuer, self.ask_issuer),)
-
-    @property
-    def ask_issuer(self) -> Callable[[str], dict[str, Any]]:
-        """Return a function that reads a JSON document of the issuer."""
-        from tidings.http.outbound.credentials import ask_over_http
-
-        return partial(ask_over_http, ca_certs=self.ca_file)
+        return (Tokens(self.settings.issuer, partial(ask_over_http, ca_certs=self.ca_file)),)
 
     @cached_property
     def gate(self) -> UserAuthenticator:
@@ -348,29 +339,10 @@ class Assembly:
 
     @cached_property
     def writable(self) -> WriteGuard:
-        """Return the guard that refuses writes to chained feeds.
-
-        The guard reads the master's address only when it refuses a write.
-        """
+        """Return the guard that refuses writes to chained feeds."""
         from tidings.core.replication.copies import WriteGuard
 
-        return WriteGuard(self.copies, self._master)
-
-    def _master(self, feed: str) -> str | None:
-        """Return the URL of the master of *feed*, to which producers post; "" if it is unknown.
-
-        Return None if *feed* was promoted, which `copies` may not know for up to a second.
-        """
-        from tidings.core.errors import TidingsError, Unavailable
-        from tidings.core.replication.relay import Wanted
-
-        try:
-            relay = self.stores.relays.relay(feed)
-        except Unavailable:
-            raise
-        except TidingsError:
-            return ""
-        return None if relay.wanted is Wanted.PROMOTED else relay.master
+        return WriteGuard(self.copies, lambda: self.stores.relays)
 
     @cached_property
     def appender(self) -> Appender:
@@ -510,14 +482,10 @@ class Assembly:
         )
         if self.follower_config is None:
             return follower
-        from dataclasses import replace
-
         return replace(follower, follower_config=self.follower_config)
 
     @cached_property
     def archive_follower(self) -> Follower:
-        from dataclasses import replace
-
         from tidings.core.archive.writer import ARCHIVE_CONFIG, ArchiveReadAhead
 
         stores, runtime = self.stores, self.runtime
@@ -602,8 +570,6 @@ class Assembly:
         lanes = Lanes(self.stores.inbox, self.stores.waker, self.runtime.new_id)
         if self.push_lanes is None:
             return lanes
-        from dataclasses import replace
-
         return replace(lanes, count=self.push_lanes, recount=self.push_lanes.fresh)
 
     @cached_property
@@ -642,8 +608,6 @@ class Assembly:
 
     @cached_property
     def replayer(self) -> Replayer:
-        from dataclasses import replace
-
         from tidings.core.websocket.replay import Replayer
 
         return Replayer(
@@ -699,18 +663,6 @@ class Assembly:
             coordinator=stores.coordinator,
         )
 
-    @cached_property
-    def replica_monitor(self) -> ReplicaMonitor | None:
-        """Return the monitor of chained feeds; None if no feed is chained."""
-        sources = self.settings.sources
-        if not sources:
-            return None
-        from tidings.core.replication.admin import ReplicaMonitor
-
-        return ReplicaMonitor(
-            store=self.stores.relays, sources=sources, waker=self.stores.waker, runtime=self.runtime
-        )
-
     # Named consumers.
 
     @cached_property
@@ -750,7 +702,8 @@ class Assembly:
     def erasure_progress(self) -> ErasureProgress:
         from tidings.core.erasure.eraser import ErasureProgress
 
-        return ErasureProgress(store=self.stores.erasures, profiles=self.profiles)
+        progress = ErasureProgress(store=self.stores.erasures, profiles=self.profiles)
+        return replace(progress, rest=self.rest) if self.rest else progress
 
     @cached_property
     def eraser(self) -> Eraser:
@@ -761,6 +714,7 @@ class Assembly:
         stores, runtime, progress = self.stores, self.runtime, self.erasure_progress
         ledger, settle_ms = stores.erasure_ledger, self.erasure_settle_ms
         consumers = rewriting.ConsumerTexts(stores.consumers, stores.rewrites, stores.log)
+        texts = [*self.text_erasers, rewriting.KeyTexts(progress, stores.keys, runtime)]
         steps: dict[Phase, eraser.Step] = {
             Phase.PARENTS: eraser.ParentCorrections(
                 progress, self.reader, self.corrector, self.copies
@@ -771,9 +725,7 @@ class Assembly:
             Phase.LOG: rewriting.LogRewriter(
                 progress, stores.log, stores.rewrites, stores.removed_parents, runtime, settle_ms
             ),
-            Phase.PARKED: rewriting.TextRewriter(
-                progress, consumers, self.text_erasers(), runtime, settle_ms
-            ),
+            Phase.PARKED: rewriting.TextRewriter(progress, consumers, texts, runtime, settle_ms),
             Phase.ARCHIVE: rewriting.ArchiveRewriter(progress, stores.archive),
             Phase.SPACE: eraser.SpaceOverwriter(
                 progress, runtime, self.free_space, ledger, self.on_nothing_erased
@@ -781,12 +733,6 @@ class Assembly:
             Phase.KEPT: eraser.TombstoneEnd(progress, self.reader, stores.state, runtime),
         }
         return eraser.Eraser(stores.erasures, steps, runtime)
-
-    def text_erasers(self) -> list[TextEraser]:
-        """Return the places with texts that may quote an erased object."""
-        from tidings.core.erasure.rewriting import KeyTexts
-
-        return [KeyTexts(self.erasure_progress, self.stores.keys, self.runtime)]
 
     @cached_property
     def forgetter(self) -> Forgetter:
@@ -802,26 +748,15 @@ class Assembly:
             chained=self.copies,
         )
 
-    @property
-    def free_space(self) -> Callable[[], bool] | None:
-        """Return a function that overwrites the free space of a database file, or None.
-
-        The function returns False if it must be called again later.
-        """
-        return None
-
     def _record_erasure(self, feed: str, row: Row) -> None:
         """Record the erasure with its entry in *row*, unless it is known, and start it."""
         from tidings.core.erasure.records import erasure_of
 
         self.stores.erasures.save(feed, erasure_of(row, self.settings.tombstone_ms))
-        self.wake_eraser(feed)
+        self.wake(ERASE, feed)
 
     def on_nothing_erased(self, feed: str, erasure: Erasure) -> None:
         """Log that *erasure* has found no data."""
-
-    def wake_eraser(self, feed: str) -> None:
-        """Start the erasures of *feed* soon. A host without a job for this does nothing."""
 
     def wake_due_erasures(self, feed: str, erases: bool) -> int | None:
         """Wake the job if an erasure of *feed* is due, or if a deletion can be forgotten.
@@ -830,12 +765,12 @@ class Assembly:
         never had an erasure. The sweep has read the profile, so a feed without both costs no read.
         """
         next_ms = None
-        if erases:
+        if erases or not self.records_erasures:
             from tidings.core.erasure.records import due_ms
 
             next_ms = due_ms(self.stores.erasures.unfinished(feed))
             if next_ms is not None and next_ms <= self.runtime.expiring():
-                self.wake_eraser(feed)
+                self.wake(ERASE, feed)
                 return NEXT_SWEEP
         if not self.profiles.profile(feed).forget_after_days:
             return next_ms
@@ -844,7 +779,7 @@ class Assembly:
             # Pages become old one after the other, and each run costs a start of the job.
             every_ms = self.forget_every_ms
             if now_ms % every_ms < limits.SWEEP_EVERY_MS:
-                self.wake_eraser(feed)
+                self.wake(ERASE, feed)
             forget_ms = now_ms - now_ms % every_ms + every_ms
         return earliest((next_ms, forget_ms))
 
@@ -886,11 +821,8 @@ class Assembly:
             followers=self.built_in_followers,
         )
 
-    @cached_property
-    def consumer_monitor(self) -> ConsumerMonitor:
-        from tidings.core.consumers.service import ConsumerMonitor
-
-        return ConsumerMonitor(self.consumers, self.settings.retention, self.runtime.count)
+    def observe_lags(self, feed: str, lags: Sequence[Lag]) -> None:
+        """Note the *lags* of the consumers of *feed*, which the sweep visits."""
 
     @cached_property
     def sweeper(self) -> Sweeper:
@@ -924,20 +856,32 @@ class Assembly:
 
     def sweep_steps(self) -> dict[str, Step]:
         """Return the steps of the sweep's visit to a feed after the followers, by name."""
-        retention, consumers = self.retention_service, self.consumer_monitor
-        relays, index, outbox = self.replica_monitor, self.index_monitor, self.outbox_monitor
+        from tidings.core.changeagent.tag_index import IndexMonitor
+        from tidings.core.consumers.service import ConsumerMonitor
+        from tidings.core.ingest.outbox import OutboxMonitor
+
+        stores, settings, runtime = self.stores, self.settings, self.runtime
+        retention, wake = self.retention_service, self.wake_due_erasures
+        consumers = ConsumerMonitor(
+            self.consumers, settings.retention, runtime.count, self.observe_lags
+        )
+        index = IndexMonitor(stores.tags, partial(self.wake, INDEX), runtime.clock)
         steps: dict[str, Step] = {}
-        if relays is not None:
+        if settings.sources:
+            from tidings.core.replication.admin import ReplicaMonitor
+
+            relays = ReplicaMonitor(
+                store=stores.relays, sources=settings.sources, waker=stores.waker, runtime=runtime
+            )
             steps["the relay"] = lambda feed, _: relays.run(feed)
         steps["the retention"] = lambda feed, look: retention.run(feed, look).next_ms
         steps["the consumers"] = lambda feed, _: consumers.run(feed)
-        if index is not None:
-            steps["the index"] = lambda feed, look: (
-                index.run(feed, head=look.head) if look else None
+        steps["the index"] = lambda feed, look: index.run(feed, head=look.head) if look else None
+        if stores.outbox is not None:
+            outbox = OutboxMonitor(
+                outbox=stores.outbox, wake=partial(self.wake, FORWARD), runtime=runtime
             )
-        if outbox is not None:
             steps["the outbox"] = lambda feed, _: outbox.run(feed)
-        wake = self.wake_due_erasures
         steps["the erasures"] = lambda feed, look: wake(feed, look.erases) if look else None
         return steps
 
@@ -1007,8 +951,6 @@ class Assembly:
         return Operations(self.ingester, self.compatibility, self.settings.url_prefix)
 
     def _publish(self) -> Endpoint:
-        from dataclasses import replace
-
         from tidings.core.triton.items import Items as ItemLines
         from tidings.http.endpoints.producers import Items
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tidings.core.erasure.records import ErasureStore, Ledger, RewriteStore
     from tidings.core.feeds.records import FeedStore
     from tidings.core.followers.leases import FollowerStore, Waker
+    from tidings.core.ingest.outbox import Outbox
     from tidings.core.log.append import ClaimStore
     from tidings.core.log.due import DueFeeds
     from tidings.core.log.stores import LogStore
@@ -104,7 +105,8 @@ class Stores(Views, Protocol):
     The stores in `without_retries` fail at once, without retries; reports and health checks use
     them. `without_retries` is None if the stores never retry. `replay_room` checks if a connection
     has room for more messages. `replay_room` is None if a connection always has room.
-    `erasure_ledger` is None if the host has no place apart from the tables.
+    `erasure_ledger` is None if the host has no place apart from the tables, and `outbox` if it has
+    no producers that write to a table.
     """
 
     @property
@@ -137,6 +139,8 @@ class Stores(Views, Protocol):
     def relays(self) -> RelayStore: ...
     @property
     def coordinator(self) -> Coordinator | None: ...
+    @property
+    def outbox(self) -> Outbox | None: ...
     @property
     def archive(self) -> ArchiveStore | None: ...
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import asdict
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from tidings.assembly.feed import Assembly
@@ -27,12 +27,11 @@ if TYPE_CHECKING:
 
     from tidings.aws.effects import Threads
     from tidings.core.attention import AlarmRules, Alert
-    from tidings.core.changeagent.tag_index import IndexMonitor
     from tidings.core.effects import TraceRecord
     from tidings.core.erasure.records import Erasure
     from tidings.core.feeds.records import FeedData
     from tidings.core.followers.follower import Follower, Handler
-    from tidings.core.ingest.outbox import Forwarder, OutboxMonitor
+    from tidings.core.ingest.outbox import Forwarder
     from tidings.core.ingest.table_capture import Capture, Capturer
     from tidings.core.settings.profiles import PushLanes
     from tidings.core.websocket.send import Exchange
@@ -46,6 +45,8 @@ class Stage(Assembly):
 
     stores: StageStores
     settings: Settings
+    stale_ms = limits.FEED_STALE_MS
+    recovery_ms = limits.RECOVERY_DAYS * DAY_S * 1000
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(
@@ -57,8 +58,6 @@ class Stage(Assembly):
         self.stage = settings.stage
         self.archive_wait_ms = settings.archive_wait_ms
         self.erasure_settle_ms = settings.erasure_settle_ms
-        self.stale_ms = limits.FEED_STALE_MS
-        self.recovery_ms = limits.RECOVERY_DAYS * DAY_S * 1000
 
     def count(self, metric: str, value: int) -> None:
         """Implement `Count`: compare *value* with the limit of the metric, and write the metric."""
@@ -103,13 +102,8 @@ class Stage(Assembly):
 
     # Feeds.
 
-    def if_exists(self, run: Callable[[str, int], object]) -> Callable[[str, int], object]:
-        """Return a function that calls *run* for a feed that exists, and else does nothing.
-
-        A wake-up may be an hour old, so its feed may be deleted. Work on it would write items that
-        no job removes any more.
-        """
-        return lambda feed, until_ms: run(feed, until_ms) if self.directory.exists(feed) else None
+    def wake(self, job: str, feed: str) -> None:
+        self.stores.waker.run(job, feed)
 
     def by_key(self, numbers: Mapping[str, str]) -> dict[str, str]:
         """Return *numbers* by the keys of the feeds that exist under the names in *numbers*.
@@ -125,7 +119,7 @@ class Stage(Assembly):
         return {key: each for key, each in found.items() if key is not None}
 
     def on_feed_deleted(self, feed: str) -> None:
-        self.stores.waker.run(REMOVE, feed)
+        self.wake(REMOVE, feed)
 
     def mark_outboxes(self) -> None:
         """Mark the feeds with messages in the outbox, because the producers do not mark them.
@@ -140,7 +134,7 @@ class Stage(Assembly):
     def wake_remover(self) -> None:
         """Wake the job that removes the data of deleted feeds, if it has work."""
         if self.remover.has_work():
-            self.stores.waker.run(REMOVE, "")
+            self.wake(REMOVE, "")
 
     def remove(self, until_ms: int) -> None:
         """Continue the removal of deleted feeds; see `Remover`."""
@@ -212,28 +206,6 @@ class Stage(Assembly):
         from tidings.core.model.feeds import STATE
 
         return self.stores.followers.checkpoints(feed).get(STATE, 0)
-
-    # Monitors that the sweep calls.
-
-    @cached_property
-    def index_monitor(self) -> IndexMonitor:
-        from tidings.core.changeagent.tag_index import IndexMonitor
-
-        return IndexMonitor(self.stores.tags, partial(self.stores.waker.run, "index"), now_ms)
-
-    @cached_property
-    def outbox_monitor(self) -> OutboxMonitor:
-        from tidings.core.ingest.outbox import OutboxMonitor
-
-        wake = partial(self.stores.waker.run, "forward")
-        return OutboxMonitor(outbox=self.stores.outbox, wake=wake, runtime=self.runtime)
-
-    # Erasures.
-
-    def wake_eraser(self, feed: str) -> None:
-        from tidings.core.model.feeds import ERASE
-
-        self.stores.waker.run(ERASE, feed)
 
     def on_nothing_erased(self, feed: str, erasure: Erasure) -> None:
         telemetry.logger().warning("erasure found nothing", feed=feed, id=erasure.id)

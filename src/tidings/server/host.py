@@ -17,10 +17,9 @@ from itertools import chain, islice
 from threading import local
 from typing import TYPE_CHECKING
 
-from tidings.assembly.feed import Assembly
+from tidings.assembly.feed import INDEX, Assembly
 from tidings.core import limits
 from tidings.core.changeagent.documents import USERS
-from tidings.core.changeagent.tag_index import IndexMonitor
 from tidings.core.durable_streams.service import StreamReader, StreamWriter
 from tidings.core.effects import Runtime, one_by_one
 from tidings.core.erasure.rewriting import StreamTexts
@@ -59,17 +58,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from tidings.core.auth.guard import Bearers
-    from tidings.core.consumers.service import ConsumerMonitor, Lag
+    from tidings.core.consumers.service import Lag
     from tidings.core.effects import TraceRecord
-    from tidings.core.erasure.eraser import ErasureProgress
     from tidings.core.erasure.records import Erasure
-    from tidings.core.erasure.rewriting import TextEraser
     from tidings.core.errors import StorageFailed
     from tidings.core.feeds.records import FeedData
     from tidings.core.followers.follower import Handler
     from tidings.core.model.pages import Page
-    from tidings.core.websocket.send import Broadcast
+    from tidings.http.outbound.credentials import Tokens
     from tidings.http.request import Endpoint
     from tidings.http.wire import Routes
     from tidings.server.issuer_keys import IssuerKeys
@@ -172,7 +168,10 @@ class Host(Assembly):
     follower_config = STATE_CONFIG
     aging = staticmethod(steady_ms)
     sum_rows_max = SUM_ROWS_MAX
+    records_erasures = False
     forget_every_ms = limits.SWEEP_EVERY_MS
+    history: History
+    webhook_admin: WebhookAdmin
     few_subscriptions = FEW_SUBSCRIPTIONS
 
     def __init__(
@@ -190,7 +189,6 @@ class Host(Assembly):
         self._elections = Database(coordinator, shared=True) if coordinator else None
         self._counters = ThreadCounters()
         self.count = self._counters.add  # implements `Count`
-        self.issuer_keys: IssuerKeys | None = None  # created with `guard`
         self.notifications = FeedNotifications(loop, self.meters.push[EVENT_STREAM].observe)
         self.sockets = Sockets(loop, self._replay_soon, self.meters.push[WEBSOCKET].observe)
         self._pools = _request_pools()
@@ -225,6 +223,19 @@ class Host(Assembly):
             tombstone_ms=settings.tombstone_ms,
         )
         super().__init__(stores=stores, runtime=runtime, settings=settings, new_key=os.urandom)
+        self.broadcast, self.history = self.sockets.broadcast, History(self._figures)
+        self.free_space, self.rest = stores.free_space.overwrite, Rests(ERASE_REST)
+        self.text_erasers = (StreamTexts(stores.streams, stores.log),)
+        self._hook_registry, self._attempts = Registry(stores.documents), AttemptLog(now_ms())
+        self.webhook_admin = WebhookAdmin(
+            self._hook_registry,
+            self.consumers,
+            now_ms,
+            secrets.token_bytes,
+            self._attempts,
+            private=settings.hooks_private,
+        )
+        self.issuer_keys = _issuer_keys(*self.tokens)
         self._follow()
         self.webhooks = self._webhooks()
         self.database.steps = CommitSteps(
@@ -324,15 +335,6 @@ class Host(Assembly):
             self.waker.wake(HOST, REMOVE)
         elif self.remover.waits():
             self.waker.wake_later(HOST, REMOVE, AGAIN_S)
-
-    def _if_exists(self, run: Callable[[str], object]) -> Callable[[str], None]:
-        """Return *run* without the feeds that were deleted since their wake-up."""
-
-        def run_existing(feed: str) -> None:
-            if self.directory.exists(feed):
-                run(feed)
-
-        return run_existing
 
     def _repair(self) -> None:
         """Close feeds, fill holes, begin new generations and repeat erasures, where needed."""
@@ -514,10 +516,6 @@ class Host(Assembly):
         self.notifications.notify(pages)
 
     @cached_property
-    def history(self) -> History:
-        return History(self._figures)
-
-    @cached_property
     def client_reporter(self) -> LocalClients:
         return LocalClients(
             requests=self.open_requests,
@@ -544,11 +542,7 @@ class Host(Assembly):
         found = dict.fromkeys(chain(recent, islice(self.directory.all_keys(), limits.FEEDS_NAMED)))
         return frozenset(islice(found, limits.FEEDS_NAMED))
 
-    @cached_property
-    def consumer_monitor(self) -> ConsumerMonitor:
-        return replace(super().consumer_monitor, observe=self._note_lags)
-
-    def _note_lags(self, feed: str, lags: Sequence[Lag]) -> None:
+    def observe_lags(self, feed: str, lags: Sequence[Lag]) -> None:
         """Keep the lags of a feed with a late consumer. The sweep visits it each minute."""
         late = [lag for lag in lags if lag.pages or lag.fell_off]
         if late:
@@ -589,25 +583,18 @@ class Host(Assembly):
         )
         push = lambda feed: self._push(feed, pusher)  # noqa: E731
         runs = {
-            PUSH: Runs(PUSH, self._if_exists(push), self._push_rest, loop),
-            ERASE: Runs(ERASE, self._if_exists(self._erase), lambda: ERASE_REST, loop),
+            PUSH: Runs(PUSH, self.if_exists(push), self._push_rest, loop),
+            ERASE: Runs(ERASE, self.if_exists(self._erase), lambda: ERASE_REST, loop),
             REMOVE: Runs(REMOVE, self._remove, lambda: ERASE_REST, loop),
         }
         if self.stores.archive is not None:
             archiver, archiving = self.archiver(), self.archive_follower
-            archive = self._if_exists(lambda feed: archiving.run(feed, archiver))
+            archive = self.if_exists(lambda feed: archiving.run(feed, archiver))
             runs[ARCHIVE] = Runs(ARCHIVE, archive, lambda: ARCHIVE_REST, loop)
-        relay = self._if_exists(lambda feed: self.relayer(feed).run(feed))
+        relay = self.if_exists(lambda feed: self.relayer(feed).run(feed))
         sources = self.settings.sources
         relays = {feed: Runs(RELAY, relay, lambda: RELAY_REST, loop) for feed in sources}
         self.waker.follow(self.state.wake, runs, relays)
-
-    @cached_property
-    def erasure_progress(self) -> ErasureProgress:
-        return replace(super().erasure_progress, rest=Rests(ERASE_REST))
-
-    def text_erasers(self) -> list[TextEraser]:
-        return [StreamTexts(self.stores.streams, self.stores.log), *super().text_erasers()]
 
     def on_nothing_erased(self, feed: str, erasure: Erasure) -> None:
         log.warning(
@@ -626,19 +613,11 @@ class Host(Assembly):
         elif self.eraser.waits(feed):
             self.waker.wake_later(feed, ERASE, AGAIN_S)
 
-    def wake_due_erasures(self, feed: str, erases: bool) -> int | None:
-        return super().wake_due_erasures(feed, True)  # the followers of a server do not know this
-
-    @cached_property
-    def index_monitor(self) -> IndexMonitor:
-        return IndexMonitor(self.stores.tags, self.indexer.run, now_ms)
-
-    def wake_eraser(self, feed: str) -> None:
-        self.database.on_commit(partial(self.waker.wake, feed, ERASE))
-
-    @property
-    def free_space(self) -> Callable[[], bool]:
-        return self.stores.free_space.overwrite
+    def wake(self, job: str, feed: str) -> None:
+        if job == INDEX:
+            self.indexer.run(feed)
+        else:
+            self.database.on_commit(partial(self.waker.wake, feed, job))
 
     def _push(self, feed: str, pusher: Handler) -> None:
         """Run push for *feed*. Without connected clients, skip the pages that state has handled.
@@ -653,10 +632,6 @@ class Host(Assembly):
         with self.sockets.pushing(feed):
             self.follower.run(feed, pusher)
 
-    @property
-    def broadcast(self) -> Broadcast:
-        return self.sockets.broadcast
-
     def _push_rest(self) -> float:
         return PUSH_REST if self.sockets.count else IDLE_REST
 
@@ -665,17 +640,6 @@ class Host(Assembly):
         if self.database.is_writing:
             raise Unavailable("a page of the log is missing; run `tidings verify`")
         sleep_ms(ms)
-
-    @cached_property
-    def tokens(self) -> Sequence[Bearers]:
-        if self.settings.issuer is None:
-            return ()
-        from tidings.http.outbound.credentials import Tokens
-        from tidings.server.issuer_keys import IssuerKeys  # most servers have no issuer
-
-        tokens = Tokens(self.settings.issuer, self.ask_issuer)
-        self.issuer_keys = IssuerKeys(tokens)
-        return (tokens,)
 
     # Durable streams and webhooks, which only the server has.
 
@@ -705,25 +669,6 @@ class Host(Assembly):
             origins=self.settings.cors_origins,
         )
 
-    @cached_property
-    def webhook_admin(self) -> WebhookAdmin:
-        return WebhookAdmin(
-            self._hook_registry,
-            self.consumers,
-            now_ms,
-            secrets.token_bytes,
-            self._attempts,
-            private=self.settings.hooks_private,
-        )
-
-    @cached_property
-    def _hook_registry(self) -> Registry:
-        return Registry(self.stores.documents)
-
-    @cached_property
-    def _attempts(self) -> AttemptLog:
-        return AttemptLog(now_ms())
-
     def _webhooks(self) -> Webhooks:
         post = Poster(
             private=self.settings.hooks_private,
@@ -741,6 +686,14 @@ class Host(Assembly):
         )
         feeds = partial(feeds_with_webhooks, self.database)
         return Webhooks(self._hook_registry, delivery, feeds, now_ms, post.close)
+
+
+def _issuer_keys(tokens: Tokens | None = None) -> IssuerKeys | None:
+    if tokens is None:
+        return None
+    from tidings.server.issuer_keys import IssuerKeys  # most servers have no issuer
+
+    return IssuerKeys(tokens)
 
 
 class ThreadCounters:

@@ -122,4 +122,4 @@ class FileStores(Views):
         self.connections = MemoryConnections(self.inbox, self.subscriptions, self.registry)
         self.sockets, self.waker = sockets, waker
         self.replay_sockets, self.replay_room = sockets.for_replays, sockets
-        self.without_retries = None
+        self.without_retries = self.outbox = None

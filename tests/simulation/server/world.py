@@ -451,7 +451,7 @@ class World:
             issuer = KeyIssuer(host.stores.keys, host.profiles, host.runtime.clock)
             issuer.create(FEED, self.key, Key(self.key.id, "", frozenset(Role)))
 
-    def _ask(self, url: str) -> dict[str, Any]:
+    def _ask(self, url: str, ca_certs: str | None = None) -> dict[str, Any]:
         """Answer as an issuer of tokens that has no keys, after a while."""
         self.machine.sleep(2.0)
         return {"issuer": _ISSUER["issuer"], "jwks_uri": "https://issuer.example/keys", "keys": []}
@@ -695,7 +695,7 @@ def play(plan: Plan, parts: Parts) -> Outcome:
         stack.enter_context(instead(host_module, "Poster", world.hook.poster)())
         asks = lambda *of, **more: world._ask_upstream(*of, **more)  # noqa: E731
         stack.enter_context(instead(upstream.HttpUpstream, "_ask", asks)())
-        stack.enter_context(instead(Host, "ask_issuer", property(lambda host: world._ask))())
+        stack.enter_context(instead(credentials, "ask_over_http", world._ask)())
         elapsed = (machine.monotonic,)  # bound when the module was loaded
         stack.enter_context(instead(credentials.Tokens.__init__, "__defaults__", elapsed)())
         machine.loop.create_task(world.main())

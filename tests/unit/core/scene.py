@@ -165,6 +165,7 @@ class Host(Assembly):
             rewrites=MemoryRewrites(scene.log, scene.removed_parents, scene.consumers),
             relays=MemoryRelays(scene.log),
             archive=scene.archive,
+            outbox=None,
             connections=scene.connections,
             inbox=scene.inbox,
             subscriptions=scene.subscriptions,

@@ -109,7 +109,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MISSES_MAX", 10**6)
     document = json.loads(ECAlgorithm.to_jwk(EC.public_key()))
     found = {"jwks_uri": "http://127.0.0.1/keys", "keys": [{**document, "kid": "one"}]}
-    monkeypatch.setattr(Host, "ask_issuer", property(lambda self: lambda url: found))
+    ask = "tidings.http.outbound.credentials.ask_over_http"
+    monkeypatch.setattr(ask, lambda url, ca_certs: found)
 
 
 @dataclass

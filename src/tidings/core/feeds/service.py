@@ -55,9 +55,6 @@ class FeedHost(Protocol):
     def users_of(self, feed: str) -> Sequence[str]:
         """Return what uses *feed*, for example `the consumer billing`, ordered."""
 
-    def on_feed_created(self, feed: str) -> None:
-        """Start the work for *feed*, after its record was written."""
-
     def on_feed_deleted(self, feed: str) -> None:
         """End the readers of *feed* and start the removal, after its record was written."""
 
@@ -106,7 +103,6 @@ class Feeds:
             self._await_others(record)
             created = self._create(name, record, settings, by)
             if created is not None:
-                self.host.on_feed_created(created.key)
                 return created, True
             return None
 

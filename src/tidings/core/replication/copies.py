@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidings.core.errors import Chained, TidingsError
+from tidings.core.errors import BrokenRelay, Chained, TidingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
     from tidings.core.effects import Clock
-    from tidings.core.replication.relay import RelayStore
+    from tidings.core.replication.relay import Relay, RelayStore
     from tidings.core.replication.source import Source, Sources
     from tidings.core.settings.profiles import Lost
 
@@ -70,28 +70,31 @@ class Copies(Mapping[str, "Source"]):
 
 @dataclass(frozen=True, slots=True)
 class WriteGuard:
-    """A guard that refuses writes to chained feeds.
-
-    *master* returns the address of the feed's master, to which producers post, or "" if the address
-    is unknown. It returns None if *sources* still contains the feed, but the feed was promoted.
-    """
+    """A guard that refuses writes to chained feeds, which reads a relay only to refuse one."""
 
     sources: Sources
-    master: Callable[[str], str | None] | None = None
+    store: Callable[[], RelayStore] | None = None
 
     def check(self, feed: str) -> None:
         """Check that producers may post to *feed*.
 
         Raises:
             Chained: *feed* is a copy; the error contains the address to post to.
-            Unavailable: *master* cannot read whether *feed* is a copy.
+            Unavailable: *store* cannot read whether *feed* is a copy.
         """
-        source = self.sources.get(feed)
-        if source is None:
+        if (source := self.sources.get(feed)) is None:
             return
-        master = self.master(feed) if self.master else ""
-        if master is not None:
-            raise Chained(feed, master or source.url)
+        from tidings.core.replication.relay import Wanted
+
+        relay = self._relay(feed)
+        if relay is None or relay.wanted is not Wanted.PROMOTED:  # which `sources` may not know yet
+            raise Chained(feed, relay.master if relay and relay.master else source.url)
+
+    def _relay(self, feed: str) -> Relay | None:
+        try:
+            return self.store().relay(feed) if self.store else None
+        except BrokenRelay:
+            return None
 
 
 ALL_LOCAL = WriteGuard({})

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import MemoryOutbox, MemoryRelays, MemoryTags
+from tests.fakes import MemoryOutbox
 from tests.unit.core.scene import (
     FEED,
     FEEDS,
@@ -24,7 +24,7 @@ from tests.unit.core.scene import (
     with_step,
 )
 from tidings.core import limits
-from tidings.core.changeagent.tag_index import Indexer, IndexMonitor
+from tidings.core.changeagent.tag_index import Indexer
 from tidings.core.consumers.consumer import Change, Consumer, Note
 from tidings.core.consumers.service import Reason
 from tidings.core.erasure.entries import Entry
@@ -32,12 +32,11 @@ from tidings.core.erasure.records import Phase
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import FOLLOWERS, STATE
 from tidings.core.followers.leases import Lease
-from tidings.core.ingest.outbox import OutboxMessage, OutboxMonitor
+from tidings.core.ingest.outbox import OutboxMessage
 from tidings.core.maintenance.sweep import FeedVisit, Sweeper
 from tidings.core.model.feeds import FixedFeeds, Retention
 from tidings.core.model.filters import Filter
 from tidings.core.model.timestamps import DAY_MS
-from tidings.core.replication.admin import ReplicaMonitor
 from tidings.core.replication.source import Source
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import State
@@ -130,9 +129,8 @@ def test_the_index_is_woken_for_a_summary_or_now_and_then(
     """It is not woken without need: pages without a summary are read from the log."""
     monkeypatch.setattr(limits, "SUMMARY_PAGES", 3)
     woken: list[str] = []
-    tags = MemoryTags()
-    monitor = IndexMonitor(tags, woken.append, scene.clock)
-    scene.host.index_monitor = monitor
+    tags = scene.host.stores.tags
+    scene.host.wake = lambda job, feed: woken.append(feed)  # type: ignore[method-assign]
     sweeper = with_steps(scene)
     scene.now_ms -= scene.now_ms % (limits.INDEX_EVERY * limits.SWEEP_EVERY_MS)
 
@@ -159,8 +157,8 @@ def test_messages_that_wait_in_the_outbox_are_forwarded(scene: Scene) -> None:
     """The forwarder is woken; the age of the oldest message is counted if its id has a time."""
     woken: list[str] = []
     outbox = MemoryOutbox()
-    monitor = OutboxMonitor(outbox=outbox, wake=woken.append, runtime=scene.runtime)
-    scene.host.outbox_monitor = monitor
+    scene.host.stores.outbox = outbox  # type: ignore[misc]
+    scene.host.wake = lambda job, feed: woken.append(feed)  # type: ignore[method-assign]
     sweeper = with_steps(scene)
     sweeper.run()
     assert woken == [] and "OutboxAge" not in scene.counted
@@ -192,14 +190,7 @@ def test_the_archive_is_rung_by_the_sweep_alone(scene: Scene) -> None:
 def test_a_chained_feed_is_woken_each_minute(scene: Scene) -> None:
     """Its relay wakes itself when a run ends; one that was killed did not."""
     sources = {FEED: Source("https://master.example/feeds/main")}
-    store = MemoryRelays(scene.log)
-    monitor = ReplicaMonitor(
-        store=store,
-        sources=sources,
-        waker=scene.waker,
-        runtime=replace(scene.runtime, clock=lambda: NOW),
-    )
-    scene.host.replica_monitor = monitor
+    scene.host.settings = replace(scene.host.settings, sources=sources)
     replace(with_steps(scene), chained=sources).run()
     assert scene.waker.woken == [(FEED, "relay")]
 
@@ -621,7 +612,7 @@ def test_a_feed_is_visited_when_a_deletion_is_to_be_forgotten(scene: Scene) -> N
     scene.projected(op(event="delete"))
     scene.push()
     woken: list[str] = []
-    scene.host.wake_eraser = woken.append  # type: ignore[method-assign, assignment]
+    scene.host.wake = lambda job, feed: woken.append(feed)  # type: ignore[method-assign]
     scene.host.forget_every_ms = MINUTE
     keeps = Retention(10 * DAY_MS, 0)
     service = replace(scene.retention_service, retention=keeps)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes import MemoryOperatorDocuments, MemoryOutbox
+from tests.fakes import MemoryLog, MemoryOperatorDocuments, MemoryOutbox, MemoryRelays
 from tests.unit.core.following import caught_up, names
 from tests.unit.core.replication.relay_scene import Chain, chained
 from tests.unit.core.scene import FEED, NOW, PAGE_MS, Scene, line, op
@@ -51,17 +51,22 @@ def copy(scene: Scene) -> Scene:
     return scene
 
 
-def knows(known: str) -> Callable[[str], str]:
-    return lambda _feed: known
+def knows(known: str, wanted: Wanted = Wanted.RUN) -> Callable[[], MemoryRelays]:
+    """Return the opener of a store whose relay has learned the address *known*."""
+    relays = MemoryRelays(MemoryLog())
+    relay = relays.relay(FEED)
+    assert relays.write(relay, replace(relay, master=known, wanted=wanted))
+    return lambda: relays
 
 
 def test_the_masters_address_is_told() -> None:
     """It is the one that the relay has learned, else the configured upstream."""
     for known, address in ((None, UPSTREAM), (knows(""), UPSTREAM), (knows(MASTER), MASTER)):
         with pytest.raises(Chained) as refused:
-            replace(COPIES, master=known).check(FEED)
+            replace(COPIES, store=known).check(FEED)
         assert refused.value.body()["master"] == address
         assert str(refused.value) == f"feed: is a copy of {address}: post there"
+    replace(COPIES, store=knows(MASTER, Wanted.PROMOTED)).check(FEED)
 
 
 def test_D1_other_feeds_take_what_is_posted(copy: Scene) -> None:
