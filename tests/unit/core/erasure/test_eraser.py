@@ -51,18 +51,22 @@ def host(scene: Scene, **stores: Any) -> Host:
 
 def erase(scene: Scene, entry: Entry = ENTRY) -> Erasure:
     """Request an erasure and run everything, up to the phase KEPT."""
-    assert scene.host.erasures is not None
     found = scene.host.erasures.request(FEED, entry)
     work(scene)
     return record(scene, found.id)
 
 
+def follow_all(scene: Scene) -> None:
+    """Run all followers."""
+    scene.project()
+    scene.push()
+    scene.archived()
+
+
 def work(scene: Scene) -> None:
     """Run all followers and the job until nothing is left to do now."""
     for _ in range(3):
-        scene.project()
-        scene.push()
-        scene.archived()
+        follow_all(scene)
         assert not eraser(scene).run(FEED, FOREVER)
 
 
@@ -204,10 +208,8 @@ def test_an_erasure_that_finds_nothing_says_so(scene: Scene) -> None:
     """It is reported once, and stays so when its own entry is erased."""
     scene.projected(op("y"))
     said = list[str]()
-    assert scene.host.erasures is not None
     found = scene.host.erasures.request(FEED, ENTRY)
-    for follow in (scene.project, scene.push, scene.archived):
-        follow()
+    follow_all(scene)
     process = host(scene)
     vars(process)["on_nothing_erased"] = lambda _, erasure: said.append(erasure.id)
     job = process.eraser
@@ -335,11 +337,8 @@ def test_only_entries_before_a_place_are_erased(scene: Scene) -> None:
 def test_ids_are_kept_if_the_feed_says_so(scene: Scene) -> None:
     """Only the content goes."""
     scene.projected(secret())
-    assert scene.host.erasures is not None
     scene.host.erasures.request(FEED, ENTRY)
-    scene.project()
-    scene.push()
-    scene.archived()
+    follow_all(scene)
     scene.configure(ids_personal=False)
     assert not eraser(scene).run(FEED, FOREVER)
     assert MARKER not in everything(scene)
@@ -350,15 +349,13 @@ def test_the_ledger_has_it_until_it_is_done(scene: Scene) -> None:
     """All of its request, so that it can be requested again; also if another feed accepted it."""
     scene.projected(secret())
     ledger = MemoryLedger()
-    assert scene.host.erasures is not None
     service = replace(scene.host.erasures, ledger=ledger)
     found = service.request(FEED, ENTRY)
     (kept,) = ledger.entries(FEED)
     assert kept == replace(found, through=0, until_ms=0)
     assert service.request_again(FEED) == []
     ledger.remove(FEED, found.id)
-    for follow in (scene.project, scene.push, scene.archived):
-        follow()
+    follow_all(scene)
     job = eraser(scene, erasure_ledger=ledger)
     assert not job.run(FEED, FOREVER)
     assert [each.id for each in ledger.entries(FEED)] == [found.id]
@@ -380,7 +377,6 @@ def test_the_log_is_not_rewritten_before_all_followers_have_passed(scene: Scene)
     scene.projected(secret())
     scene.push()
     scene.archived()
-    assert scene.host.erasures is not None
     found = scene.host.erasures.request(FEED, ENTRY)
     for follow in (scene.project, scene.push, scene.archived):
         assert not eraser(scene).run(FEED, FOREVER)
@@ -396,18 +392,15 @@ def test_what_a_late_process_may_write_is_rewritten_when_it_has_ended(scene: Sce
     process.erasure_settle_ms = 60_000
     late = process.eraser
     used(scene)
-    assert scene.host.erasures is not None
     found = scene.host.erasures.request(FEED, ENTRY)
-    for follow in (scene.project, scene.push, scene.archived):
-        follow()
+    follow_all(scene)
     assert not late.run(FEED, FOREVER)
     assert record(scene, found.id).phase is Phase.PARKED
     assert MARKER not in "".join(page.text for page in scene.log.read(FEED, 0))
     assert MARKER in "".join(archived(scene))
 
     other = scene.host.erasures.request(FEED, replace(ENTRY, id="y"))
-    for follow in (scene.project, scene.push, scene.archived):
-        follow()
+    follow_all(scene)
     scene.now_ms += 59_999
     assert not late.run(FEED, FOREVER)
     assert record(scene, other.id).phase is Phase.WAITING
@@ -425,13 +418,10 @@ def test_all_that_wait_share_one_reading(scene: Scene) -> None:
         scene.projected(secret(f"x{n}"))
     scene.push()
     scene.archived()
-    assert scene.host.erasures is not None
     for n in range(20):
         scene.host.erasures.request(FEED, replace(ENTRY, id=f"x{n}"))
     scene.host.erasures.request(FEED, replace(ENTRY, id="never"))
-    scene.project()
-    scene.push()
-    scene.archived()
+    follow_all(scene)
     reads = scene.reads()
     assert not eraser(scene).run(FEED, FOREVER)
     assert len(reads) <= 5
@@ -478,14 +468,12 @@ def work_of(erasures: int, lines: int, name: str, *, as_parent: bool) -> int:
     for page in range(2):
         some = range(page * lines // 2, (page + 1) * lines // 2)
         scene.projected(*(op(f"{name}{n}", parents=[f"video/{name}{n + 1}"]) for n in some))
-    assert scene.host.erasures is not None
     for n in range(erasures):
         entry = replace(ENTRY, id=f"{name}{n + 1}", as_parent=as_parent)
         scene.host.erasures.request(FEED, entry)
     log = Counting(scene.log)
     for _ in range(3):
-        for follow in (scene.project, scene.push, scene.archived):
-            follow()
+        follow_all(scene)
         calls += calls_in(partial(eraser(scene, log=log).run, FEED, FOREVER))
     done = scene.erasures.erasures(FEED)
     assert {each.phase for each in done} == {Phase.KEPT}
@@ -514,11 +502,8 @@ def test_a_run_ends_when_its_time_is_over(scene: Scene) -> None:
     for n in range(3 * limits.ERASURE_PAGES):
         scene.post(secret(f"x{n % 250}"))
     scene.project()
-    assert scene.host.erasures is not None
     found = scene.host.erasures.request(FEED, replace(ENTRY, id="x0"))
-    scene.project()
-    scene.push()
-    scene.archived()
+    follow_all(scene)
     runs = 0
     while eraser(scene).run(FEED, 0):
         runs += 1
@@ -530,7 +515,6 @@ def test_a_run_ends_when_its_time_is_over(scene: Scene) -> None:
 def test_a_part_that_ends_after_the_entry_is_rewritten(scene: Scene) -> None:
     """And a part of later pages alone is not read."""
     scene.projected(secret())
-    assert scene.host.erasures is not None
     found = scene.host.erasures.request(FEED, ENTRY)
     scene.projected(op("y"))
     scene.push()
@@ -564,11 +548,8 @@ def test_a_copy_waits_for_the_corrections_of_its_upstream(scene: Scene) -> None:
     scene.projected(op("y", parents=[PARENT]), secret())
     scene.push()
     scene.archived()
-    assert scene.host.erasures is not None
     found = scene.host.erasures.request(FEED, replace(ENTRY, as_parent=True))
-    scene.project()
-    scene.push()
-    scene.archived()
+    follow_all(scene)
     process = host(scene)
     process.copies = {FEED: Source("https://master.example/feeds/main")}
     copy = process.eraser
@@ -640,10 +621,8 @@ def test_a_job_that_is_killed_after_any_call_continues(as_parent: bool) -> None:
         scene, left, at = Scene(), [at], at + 1
         used(scene)
         used_elsewhere(scene)
-        assert scene.host.erasures is not None
         found = scene.host.erasures.request(FEED, replace(ENTRY, as_parent=as_parent))
-        for follow in (scene.project, scene.push, scene.archived):
-            follow()
+        follow_all(scene)
 
         killed = is_killed(scene, left)
         work(scene)
@@ -665,11 +644,8 @@ def test_a_job_that_is_killed_after_any_call_continues(as_parent: bool) -> None:
 def test_two_jobs_at_once_do_no_harm(scene: Scene) -> None:
     """The second one finds a record that has changed, and gives up for now."""
     used(scene)
-    assert scene.host.erasures is not None
     scene.host.erasures.request(FEED, ENTRY)
-    scene.project()
-    scene.push()
-    scene.archived()
+    follow_all(scene)
     done = list[bool]()
 
     def act() -> None:
