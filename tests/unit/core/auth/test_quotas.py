@@ -214,15 +214,6 @@ def test_a_key_holds_so_many_streams(scene: Scene) -> None:
         opened(scene, given)
 
 
-def test_what_says_nothing_has_a_bound_too(scene: Scene) -> None:
-    """A key of the release before."""
-    given = scene.key(Role.READ)
-    for _ in range(limits.KEY_STREAMS):
-        opened(scene, given)
-    with pytest.raises(TooManyRequests):
-        opened(scene, given)
-
-
 def test_the_hold_of_a_process_that_died_ends(scene: Scene) -> None:
     """It ends when no function that could serve the stream is alive any more."""
     given = scene.key(Role.READ, streams=1)

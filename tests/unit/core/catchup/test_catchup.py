@@ -169,15 +169,6 @@ def test_no_cursor_of_a_copy_comes_before_its_reset(scene: Scene) -> None:
     assert names(step.events) == ["reset"] and not progress.resets
 
 
-def test_trimmed_in_the_middle_of_the_log(scene: Scene) -> None:
-    """A consumer too slow for the retention falls back to the state, without a gap."""
-    filled(scene)
-    progress = scene.catch_up.start(FEED, Place(1, 0, SECOND))
-    trimmed(scene, 3)
-
-    assert in_order(names(follow(scene, progress)[0])) == CHANGED
-
-
 def test_a_frontier_step_of_nothing_is_quiet(scene: Scene) -> None:
     """Further steps at the frontier do not repeat `live`."""
     filled(scene)

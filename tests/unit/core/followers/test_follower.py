@@ -127,23 +127,6 @@ def test_a_wake_during_a_run_leaves_a_mark(scene: Scene) -> None:
     assert diary.seen == [1, 2] and other.seen == []
 
 
-def test_who_finds_the_holder_dead_takes_over(scene: Scene) -> None:
-    """It takes over from the last checkpoint when the lease was unchanged for long enough; the old
-    holder cannot save.
-    """
-    scene.post(op())
-    zombie = take(scene)
-    diary = Diary()
-    assert scene.follow(diary) == 0
-    scene.now_ms += limits.LEASE_LATE_MS
-
-    assert scene.follow(diary) == 1
-
-    assert diary.seen == [1]
-    with pytest.raises(LeaseLost):
-        scene.followers.save(zombie, 0, now_ms=scene.now_ms)
-
-
 def test_a_holder_that_lost_its_lease_stops(scene: Scene) -> None:
     """Nothing it does afterwards moves the checkpoint."""
     scene.post(op())

@@ -301,16 +301,6 @@ def test_who_is_on_a_socket_is_told(scene: Scene) -> None:
     assert scene.counters.totals("other", now_ms=scene.now_ms).clients == 0
 
 
-def test_the_log_is_trimmed(scene: Scene) -> None:
-    """Each feed's."""
-    scene.projected(op())
-    scene.push()
-    scene.now_ms += 10 * limits.RETENTION_MS_MIN
-    sweep(scene)
-
-    assert scene.log.floor(FEED) == 2
-
-
 def test_a_replay_that_died_is_rung_again(scene: Scene) -> None:
     """It is woken as soon as its lease has expired, not before."""
     connection = Connection("c", NOW, State.CATCHING_UP, FEED, progress="{}", runner="r")

@@ -142,11 +142,6 @@ def test_the_end_of_a_page_is_behind_every_slot_and_before_the_next_page() -> No
     assert all(one < other for one, other in pairwise(places))
 
 
-def test_the_prefix_begins_every_id_of_a_page() -> None:
-    """18 digits, so that an id costs six more."""
-    assert Place(7, 3, 9).encode() == cursors.prefix(7, 9) + "000003"
-
-
 FORGED = [
     "f" * 24,
     "0" * 24,

@@ -430,17 +430,6 @@ def test_everything_is_kept_as_it_is() -> None:
     assert select(whole, ALL) is whole
 
 
-def test_slots_stay() -> None:
-    """A selected page keeps its number, its time, and the slots of its remaining entries."""
-    whole = page(7, line("a"), line("b", type="user"), line("c"))
-
-    kept = select(whole, Selection(parse("video", None)))
-
-    assert (kept.number, kept.at_ms, kept.slots) == (7, whole.at_ms, (0, 2))
-    assert kept.lines == [whole.lines[0], whole.lines[2]]
-    assert select(whole, Selection(parse("x", None))).slots == ()
-
-
 def test_what_loses_its_parent_is_deleted() -> None:
     """An entry becomes a delete if the page's removed parents say so, or are unknown."""
     whole = page(7, line("a", parents=["user/ann"]), line("b"), line("c"))
