@@ -50,7 +50,7 @@ def _concerns(item: pytest.Item) -> bool:
     parameters = getattr(item, "callspec", None)
     chosen = parameters.params if parameters else {}
     target, case = chosen.get("target"), chosen.get("case")
-    if case is None or target == "server":
+    if case is None or target not in ("twin", "lanes"):  # a test of another folder, too
         return True
     is_same = case.is_further_row and case.section not in _OF_HOSTS
     return not is_same and (target == "twin" or case.needs >= {"ws"})
