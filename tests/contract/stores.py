@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import boto3
@@ -40,7 +41,7 @@ from tests.fakes import (
     MemorySums,
     MemoryTags,
 )
-from tests.unit.core.scene import one_by_one
+from tests.fakes.runtime import runtime_of
 from tidings.assembly.stores import Views
 from tidings.aws import clients
 from tidings.aws.config.deployment import TABLES, Table
@@ -244,15 +245,9 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
 
 def _remove(client: DynamoDBClient, feed: str) -> None:
     tables = ("log", "state", "control", "connections", "outbox")
-    data = DynamoDBFeedData(
-        client,
-        **{name: name for name in tables},
-        disconnect=lambda feed, connection: None,
-        outbox_until=lambda name: 0,
-        spread=one_by_one,
-        steady=now_ms,
-        sleep=lambda ms: None,
-    )
+    settings: Any = SimpleNamespace(**{f"{name}_table": name for name in tables})
+    runtime = runtime_of(now_ms)
+    data = DynamoDBFeedData(client, settings, lambda feed, id: None, lambda name: 0, runtime)
     place: str | None = ""
     while place is not None:
         place = data.remove(feed, place, 0).resume_at

@@ -41,7 +41,10 @@ def _parameters(of: ast.ClassDef) -> int:
     if not any("dataclass" in ast.unparse(each) for each in of.decorator_list):
         return 0
     fields = (ast.unparse(each) for each in of.body if isinstance(each, ast.AnnAssign))
-    return sum(not each.startswith("_") and "ClassVar" not in each for each in fields)
+    return sum(
+        not each.startswith("_") and "ClassVar" not in each and "init=False" not in each
+        for each in fields
+    )
 
 
 def test_classes_with_many_parameters_become_fewer() -> None:

@@ -142,12 +142,7 @@ class Stage(Assembly):
 
     @cached_property
     def feed_data(self) -> FeedData:
-        return self.stores.feed_data(
-            disconnect=self._disconnect,
-            outbox_until=self._outbox_until,
-            spread=self._spread,
-            steady=self.runtime.steady,
-        )
+        return self.stores.feed_data(self._disconnect, self._outbox_until, self.runtime)
 
     def _outbox_until(self, name: str) -> int:
         """Return the time before which messages for *name* belong to no feed that exists."""

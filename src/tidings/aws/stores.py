@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidings.aws.sockets import ApiGatewaySockets
     from tidings.aws.wakeups import LambdaWaker
     from tidings.core.archive.segments import ArchiveStore
-    from tidings.core.effects import Clock, Spread
+    from tidings.core.effects import Runtime
     from tidings.core.erasure.records import Ledger
     from tidings.core.feeds.records import FeedData
     from tidings.core.replication.election import Coordinator
@@ -162,36 +162,23 @@ class StageStores(Views):
 
     def feed_data(
         self,
-        *,
         disconnect: Callable[[str, str], None],
         outbox_until: Callable[[str], int],
-        spread: Spread,
-        steady: Clock,
+        runtime: Runtime,
     ) -> FeedData:
         """Return the data of feeds in the tables and the archive; see `DynamoDBFeedData`."""
         from tidings.aws.archives import open_files
         from tidings.aws.dynamodb.removal import DynamoDBFeedData
-        from tidings.aws.effects import sleep_ms
         from tidings.core.feeds.remover import FeedDataParts
 
         settings = self._settings
-        tables = DynamoDBFeedData(
-            self._client(),
-            log=settings.log_table,
-            state=settings.state_table,
-            control=settings.control_table,
-            connections=settings.connections_table,
-            outbox=settings.outbox_table,
-            disconnect=disconnect,
-            outbox_until=outbox_until,
-            spread=spread,
-            steady=steady,
-            sleep=sleep_ms,
-        )
+        tables = DynamoDBFeedData(self._client(), settings, disconnect, outbox_until, runtime)
         if not settings.archive:
             return tables
         # The tables have the credentials, so they are last; see `removal`.
-        return FeedDataParts([open_files(settings.archive, clients.objects, steady), tables])
+        return FeedDataParts(
+            [open_files(settings.archive, clients.objects, runtime.steady), tables]
+        )
 
     @cached_property
     def rewrites(self) -> DynamoDBRewrites:

@@ -40,7 +40,7 @@ from tidings.core.replication.relay import RELAY
 from tidings.core.settings.profiles import ProfileStore, close
 from tidings.core.state.projector import SumDemand
 from tidings.http.durable_streams import StreamReads, StreamWrites
-from tidings.http.outbound.folder_archive import FolderArchive, FolderFeedFiles, FolderLedger
+from tidings.http.outbound.folder_archive import FolderFeedFiles
 from tidings.http.outbound.webhooks import Poster
 from tidings.server.local import LocalAdmin
 from tidings.server.meters import EVENT_STREAM, WEBSOCKET, Meters
@@ -182,11 +182,8 @@ class Host(Assembly):
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.path, self.database, self.meters = path, Database(path), Meters(loop)
-        coordinator, archive = settings.coordinator, settings.archive
-        self._folder = archive or path.parent  # of the archive and the ledger of erasures
         is_rewritten = SqliteFreeSpace(self.database).rewrite_file()
         self.file_rewritten_ms = now_ms() if is_rewritten else 0
-        self._elections = Database(coordinator, shared=True) if coordinator else None
         self._counters = ThreadCounters()
         self.count = self._counters.add  # implements `Count`
         self.notifications = FeedNotifications(loop, self.meters.push[EVENT_STREAM].observe)
@@ -201,9 +198,7 @@ class Host(Assembly):
         self.sum_demand = SumDemand(steady_ms, self.waker)
         stores = FileStores(
             self.database,
-            self._elections,
-            FolderArchive(archive) if archive else None,
-            FolderLedger(self._folder),
+            settings,
             sockets=self.sockets,
             waker=self.waker,
             sum_demand=self.sum_demand,
@@ -315,7 +310,7 @@ class Host(Assembly):
     @cached_property
     def feed_data(self) -> FeedData:
         database = SqliteFeedData(self.database, self.stores.followers, steady_ms)
-        files = FolderFeedFiles(self._folder)
+        files = FolderFeedFiles(self.stores.folder)
         return FeedDataParts((self._generations, database, files, self))
 
     def remove(self, key: str, resume_at: str, until_ms: int) -> Removed:
@@ -432,16 +427,7 @@ class Host(Assembly):
             runtime=self.runtime,
         )
         starts, chained = SqliteStarts(self.database), self.settings.sources
-        return Generations(
-            path=self.path,
-            feed_names=self.directory,
-            starts=starts,
-            restorer=restorer,
-            relays=self.stores.relays,
-            chained=chained,
-            clock=now_ms,
-            is_deleted=self.directory.is_deleted,
-        )
+        return Generations(self.directory, starts, restorer, self.stores.relays, chained)
 
     @property
     def pool(self) -> ThreadPoolExecutor:
@@ -469,8 +455,8 @@ class Host(Assembly):
     def _close(self) -> None:
         self.database.close()
         self._generations.close()
-        if self._elections:
-            self._elections.close()
+        if self.stores.elections:
+            self.stores.elections.close()
 
     def sweep(self) -> None:
         """Run the scheduled sweep, once a minute. A step that fails does not stop the others.
@@ -573,9 +559,7 @@ class Host(Assembly):
     def _follow(self) -> None:
         follower, pusher, loop = self.follower, self.pusher(), self.notifications.loop
         self.state = StateProjection(
-            loop=loop,
             writer=self.writer,
-            database=self.database,
             followers=self.stores.followers,
             follower=follower,
             handler=self.projector(),
@@ -679,8 +663,7 @@ class Host(Assembly):
             consumers=self.consumers,
             profiles=self.profiles,
             post=post,
-            clock=now_ms,
-            steady=steady_ms,
+            runtime=self.runtime,
             worker=WEBHOOK_WORKER,
             attempts=self._attempts,
         )

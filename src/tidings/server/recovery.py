@@ -52,13 +52,13 @@ from tidings.server.sqlite.database import FILE_MODE
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Collection, Container, Mapping, Sequence
+    from collections.abc import Collection, Container, Mapping, Sequence
     from pathlib import Path
 
     from tidings.core.effects import Clock
+    from tidings.core.feeds.directory import Directory
     from tidings.core.log.stores import Checkpoints
     from tidings.core.maintenance.restore import Restorer
-    from tidings.core.model.feeds import FeedNames
     from tidings.core.model.pages import Page
     from tidings.core.replication.relay import RelayStore
     from tidings.server.sqlite.database import Database
@@ -256,28 +256,25 @@ class HeadFile:
         self._file = None
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Generations:
-    """The check whether the data file *path* was restored, and the start of a new generation.
+    """The check whether the data file was restored, and the start of a new generation.
 
-    *feed_names* are the feeds of the host, *chained* those that are chained by the settings.
-    *is_deleted* returns True for the key of a deleted feed; its pages may be missing. The check
-    is also a part of the `FeedData` of a server: it forgets a feed before its pages are removed.
+    The pages of a deleted feed of *directory* may be missing. The feeds *chained* are chained by
+    the settings. The check is also a part of the `FeedData` of a server: it forgets a feed before
+    its pages are removed.
     """
 
-    path: Path
-    feed_names: FeedNames
+    directory: Directory
     starts: SqliteStarts
     restorer: Restorer
     relays: RelayStore
     chained: Collection[str]
-    clock: Clock
-    is_deleted: Callable[[str], bool] = lambda feed: False
     _noted: tuple[int, int | None] = (0, None)
     _heads: HeadFile = field(init=False)
 
     def __post_init__(self) -> None:
-        self._heads = HeadFile(self.path.with_name(self.path.name + HEADS_SUFFIX))
+        self._heads = HeadFile(self._beside(HEADS_SUFFIX))
 
     def begin(self) -> None:
         """Record this start. If the data file was restored, begin a new generation of all feeds.
@@ -294,8 +291,9 @@ class Generations:
             self._heads.begin(self.starts.heads())
         except (OSError, Unavailable) as error:
             if restored is not None:
+                path = self.starts.database.path
                 raise Problem(
-                    f"{self.path} was restored or copied, and no new generation can begin: {error}"
+                    f"{path} was restored or copied, and no new generation can begin: {error}"
                 ) from error
             log.warning("%s cannot be written: %s", self._mark, error)
 
@@ -316,7 +314,7 @@ class Generations:
 
     def _existing_heads(self) -> Sequence[str]:
         """Return the feeds with a log that were not deleted."""
-        return [feed for feed in self.starts.heads() if not self.is_deleted(feed)]
+        return [feed for feed in self.starts.heads() if not self.directory.is_deleted(feed)]
 
     def renew(self) -> None:
         """Record that the logs have grown, so that an earlier copy of the data file is recognized.
@@ -336,7 +334,7 @@ class Generations:
         """Return True if every feed's log reaches the page *recorded* in `HeadFile`."""
         heads = self.starts.heads()
         return recorded is not None and all(
-            page <= heads.get(feed, 0) or self._is_chained(feed) or self.is_deleted(feed)
+            page <= heads.get(feed, 0) or self._is_chained(feed) or self.directory.is_deleted(feed)
             for feed, page in recorded.items()
         )
 
@@ -347,7 +345,12 @@ class Generations:
 
     @property
     def _mark(self) -> Path:
-        return self.path.with_name(self.path.name + SUFFIX)
+        return self._beside(SUFFIX)
+
+    def _beside(self, suffix: str) -> Path:
+        """Return the path of a file next to the data file."""
+        path = self.starts.database.path
+        return path.with_name(path.name + suffix)
 
     def close(self) -> None:
         """Close the file of the last pages."""
@@ -358,12 +361,12 @@ class Generations:
 
         def write(_: object) -> None:
             if restored is not None:
-                for feed in sorted({*self.feed_names.all_keys(), *self._existing_heads()}):
+                for feed in sorted({*self.directory.all_keys(), *self._existing_heads()}):
                     self._begin(feed, restored, recorded.get(feed, 0))
                 if top := max(recorded.values(), default=0):  # of a feed that the file may not have
-                    last = top + possible(top, self.clock() - restored.at_ms)
+                    last = top + possible(top, self.restorer.runtime.clock() - restored.at_ms)
                     self.restorer.remember_for_new_feeds(last)
-            self.starts.put(Start(*fresh, self.clock()))
+            self.starts.put(Start(*fresh, self.restorer.runtime.clock()))
 
         self.starts.database.write(write)
         self._noted = self.starts.growth()

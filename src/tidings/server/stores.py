@@ -9,6 +9,7 @@ from tidings.assembly.stores import Views
 from tidings.core.model.feeds import HOST
 from tidings.core.replication.election import Coordinator
 from tidings.core.settings.profiles import Profile, ProfileStore
+from tidings.http.outbound.folder_archive import FolderArchive, FolderLedger
 from tidings.server.memory import (
     MemoryConnections,
     MemoryInbox,
@@ -16,6 +17,7 @@ from tidings.server.memory import (
     MemoryRegistry,
     MemorySubscriptions,
 )
+from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.due import SqliteDueFeeds
 from tidings.server.sqlite.erasures import SqliteFreeSpace, SqliteRewrites
 from tidings.server.sqlite.log import (
@@ -37,9 +39,8 @@ from tidings.server.sqlite.state import (
 if TYPE_CHECKING:
     from tidings.core.effects import Clock
     from tidings.core.state.projector import SumDemand
-    from tidings.http.outbound.folder_archive import FolderArchive, FolderLedger
+    from tidings.server.settings import Settings
     from tidings.server.sockets import Sockets
-    from tidings.server.sqlite.database import Database
     from tidings.server.wakeups import Wakeups
 
 
@@ -78,10 +79,10 @@ def _without(passwords: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, 
 
 
 class FileStores(Views):
-    """Implements `Stores` in *database*.
+    """Implements `Stores` in *database*, and in the files that *settings* name.
 
-    *elections* is the file of the leader elections, or None. *expiring* is the clock by which
-    claims expire.
+    *folder* has the archive and the ledger of erasures. *elections* is the file of the leader
+    elections, or None. *expiring* is the clock by which claims and records expire.
     """
 
     profiles: ServerProfiles
@@ -90,15 +91,16 @@ class FileStores(Views):
     def __init__(
         self,
         database: Database,
-        elections: Database | None,
-        archive: FolderArchive | None,
-        ledger: FolderLedger,
+        settings: Settings,
         *,
         sockets: Sockets,
         waker: Wakeups,
         sum_demand: SumDemand,
         expiring: Clock,
     ) -> None:
+        coordinator, archive = settings.coordinator, settings.archive
+        self.folder = archive or database.path.parent
+        self.elections = Database(coordinator, shared=True) if coordinator else None
         self.records = SqliteRecords(database, expiring)
         self.log = SqliteLog(database)
         self.numbers = self.log
@@ -112,11 +114,11 @@ class FileStores(Views):
         self.key_usage = MemoryKeyUsage()
         self.streams = SqliteStreams(database)
         self.rewrites = SqliteRewrites(database, self.consumers)
-        self.erasure_ledger = ledger
+        self.erasure_ledger = FolderLedger(self.folder)
         self.free_space = SqliteFreeSpace(database)
         self.relays = SqliteRelays(database, self.log)
-        self.coordinator = Coordinator(SqliteRecords(elections)) if elections else None
-        self.archive = archive
+        self.coordinator = Coordinator(SqliteRecords(self.elections)) if self.elections else None
+        self.archive = FolderArchive(archive) if archive else None
         self.inbox, self.subscriptions = MemoryInbox(), MemorySubscriptions()
         self.registry = MemoryRegistry()
         self.connections = MemoryConnections(self.inbox, self.subscriptions, self.registry)

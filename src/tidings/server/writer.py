@@ -71,7 +71,7 @@ class Writer:
         loop: asyncio.AbstractEventLoop,
         observe: Callable[[float], object] = lambda _: None,
     ) -> None:
-        self._database, self._loop, self._observe = database, loop, observe
+        self.database, self.loop, self._observe = database, loop, observe
         self._stopped = False
         self._jobs: list[_Job] = []
         self._is_slow = False
@@ -84,7 +84,7 @@ class Writer:
         Raises:
             Exception: the error that *run* or the commit raised; the writes of *run* are undone.
         """
-        done: asyncio.Future[Result] = self._loop.create_future()
+        done: asyncio.Future[Result] = self.loop.create_future()
         self._add(_Job(run, done))
         return await done
 
@@ -98,7 +98,7 @@ class Writer:
         check_may_block("a commit")
         done: Future[Result] = Future()
         try:
-            self._loop.call_soon_threadsafe(self._add, _Job(run, done))
+            self.loop.call_soon_threadsafe(self._add, _Job(run, done))
         except RuntimeError:  # the loop is closed
             raise Unavailable(_STOPPED) from None
         return done.result()
@@ -110,7 +110,7 @@ class Writer:
             return
         self._jobs.append(job)
         if self._writing is None:
-            self._writing = self._loop.create_task(self._write())
+            self._writing = self.loop.create_task(self._write())
 
     async def stop(self) -> None:
         """Accept no more jobs, and return when those in the queue have finished."""
@@ -129,14 +129,14 @@ class Writer:
                     job.error = error
             for job in jobs:
                 _settle(job)
-            if self._database.storage.problem is not None:
-                self._loop.run_in_executor(None, self._database.find_problem)
+            if self.database.storage.problem is not None:
+                self.loop.run_in_executor(None, self.database.find_problem)
             if self._jobs:
                 await asyncio.sleep(0)  # the loop does other work between two commits
         self._writing = None
 
     async def _commit(self, jobs: list[_Job]) -> None:
-        database = self._database
+        database = self.database
         if not database.acquire(wait=False):
             raise RuntimeError("an earlier transaction has not ended")
         database.begin()
@@ -149,7 +149,7 @@ class Writer:
         began_s = time.monotonic()
         if self._is_slow:
             database.pause()
-            await self._loop.run_in_executor(self._thread, database.commit)
+            await self.loop.run_in_executor(self._thread, database.commit)
         else:
             database.commit()
         seconds = time.monotonic() - began_s
@@ -166,7 +166,7 @@ class Writer:
         """
         until_s = time.monotonic() + JOBS_S_MAX
         try:
-            with self._database.translating:
+            with self.database.translating:
                 for at, job in enumerate(jobs):
                     if at and time.monotonic() >= until_s:
                         self._put_back(jobs, at)
@@ -174,13 +174,13 @@ class Writer:
                     job.result = job.run()
         except Exception as error:  # noqa: BLE001 (`Writer.write` raises it, or the repeated job)
             self._put_back(jobs, at + 1)
-            self._database.begin_again()
+            self.database.begin_again()
             if not at:
                 job.error = error
                 return
             for each in jobs:
                 try:
-                    with self._database.part():
+                    with self.database.part():
                         each.result = each.run()
                 except Exception as error:  # noqa: BLE001 (`Writer.write` raises it)
                     each.error = error
@@ -211,22 +211,19 @@ class StateProjection:
 
     def __init__(
         self,
-        *,
-        loop: asyncio.AbstractEventLoop,
         writer: Writer,
-        database: Database,
         followers: SqliteFollowers,
         follower: Follower,
         handler: Handler,
         on_appended: Callable[[str], object],
     ) -> None:
-        self._loop, self._writer, self._database = loop, writer, database
-        self._followers, self._handler, self._on_appended = followers, handler, on_appended
+        self._writer, self._followers, self._handler = writer, followers, handler
+        self._on_appended = on_appended
         follower_config = FollowerConfig(SLICE_OPERATIONS, SLICE_OPERATIONS, waits=False)
         self._follower = replace(follower, follower_config=follower_config)
         # The feeds for which the handler has begun, and has handled every page since then.
         self._begun: set[str] = set()
-        self._retries = Retries(STATE, loop, self.wake)
+        self._retries = Retries(STATE, writer.loop, self.wake)
         self._due: set[str] = set()
         self._slices: set[asyncio.Task[None]] = set()
         self._stopped = False
@@ -255,7 +252,7 @@ class StateProjection:
         after = lease
         try:
             if some:
-                with self._database.part():
+                with self._writer.database.part():
                     after = self._handle(lease, some)
         except Unavailable as error:
             if error.code != STORAGE_DAMAGED:  # a damaged state must not refuse posts
@@ -273,7 +270,7 @@ class StateProjection:
 
     def _handle(self, lease: Lease, pages: Sequence[Page]) -> Lease:
         feed = lease.feed
-        self._database.on_rollback(partial(self._begun.discard, feed))
+        self._writer.database.on_rollback(partial(self._begun.discard, feed))
         if feed not in self._begun:
             self._handler.begin(lease)
             self._begun.add(feed)
@@ -285,7 +282,7 @@ class StateProjection:
         """Schedule a slice for *feed*; callable from any thread, without blocking."""
         if not (feed in self._due or feed in self._retries or self._stopped):
             self._due.add(feed)
-            self._loop.call_soon_threadsafe(self._schedule, feed)
+            self._writer.loop.call_soon_threadsafe(self._schedule, feed)
 
     def forget(self, feed: str) -> None:
         """Remove the deleted *feed* from memory; in the event loop."""
@@ -296,7 +293,7 @@ class StateProjection:
         self._stopped = True
 
     def _schedule(self, feed: str) -> None:
-        task = self._loop.create_task(self._run(feed))
+        task = self._writer.loop.create_task(self._run(feed))
         self._slices.add(task)
         task.add_done_callback(self._slices.discard)
 

@@ -242,11 +242,7 @@ class _Window:
 
 
 class TableSync:
-    """One run of a sync.
-
-    *begin* is called with the name of each step and the total number of its rows or objects, which
-    is None if it is unknown. *advance* is called with the number of rows or objects that were done.
-    """
+    """One run of a sync. *phases* shows its steps, and how many rows or objects are done."""
 
     def __init__(
         self,
@@ -255,12 +251,10 @@ class TableSync:
         options: TableSyncOptions,
         progress: Progress,
         time: Time,
-        begin: Callable[[str, int | None], None],
-        advance: Callable[[int], None],
+        phases: Phases,
     ) -> None:
         self._feed, self._table, self._options, self._time = feed, table, options, time
-        self._progress, self._state = progress, progress.state
-        self._begin, self._advance = begin, advance
+        self._progress, self._state, self._phases = progress, progress.state, phases
         self._prefix = type_prefix(lower_case(table.type))
         self._corrector = feed.corrector()
         self._suspects, self._window = Suspects(options.grace_ms), _Window()
@@ -290,9 +284,9 @@ class TableSync:
         self._progress.clear()
 
     def _compare_rows(self) -> None:
-        self._begin("comparing rows", self._table.estimate or None)
+        self._phases.begin("comparing rows", self._table.estimate or None)
         end = self._state.place
-        self._advance(self._state.rows)
+        self._phases.advance(self._state.rows)
         while (chunk := self._table.chunk(end, self._options.chunk)) is not None:
             end = chunk.end
             lines = {f"{self._prefix}{id}": line for id, line in chunk.rows.items()}
@@ -302,8 +296,8 @@ class TableSync:
             raise Stopped(_EMPTY)
 
     def _compare_objects(self) -> None:
-        self._begin("comparing objects", self._state.rows)
-        self._advance(self._state.objects)
+        self._phases.begin("comparing objects", self._state.rows)
+        self._phases.advance(self._state.objects)
         bucket, after = self._state.place or (0, self._prefix)
         read = self._feed.rows()
         while bucket < limits.BUCKETS:
@@ -328,11 +322,11 @@ class TableSync:
         state.missing += len(missing)
         state.place = [bucket, keys[-1]]
         self._progress.save(missing)
-        self._advance(len(keys))
+        self._phases.advance(len(keys))
         self._throttle(len(keys))
 
     def _delete(self) -> None:
-        self._begin("deleting", self._state.missing)
+        self._phases.begin("deleting", self._state.missing)
         planned = Planned(self._state.missing, self._state.objects)
         objection = dumps.check_plan(planned, share_max=self._options.delete_share_max)
         if objection is not None:
@@ -363,7 +357,7 @@ class TableSync:
         suspects = {key for key in keys if key in self._suspects}
         self._window.add(end, len(keys) if lines is not None else 0, suspects)
         self._save()
-        self._advance(len(keys))
+        self._phases.advance(len(keys))
         self._throttle(len(keys))
         self._settle()
 
@@ -624,15 +618,7 @@ def _make(
         dry_run=options["dry_run"],
     )
     passing = Time(now_ms, lambda: time.monotonic_ns() // 1_000_000, sleep_ms)
-    return TableSync(
-        feed=feed,
-        table=source,
-        options=wanted,
-        progress=progress,
-        time=passing,
-        begin=phases.begin,
-        advance=phases.advance,
-    )
+    return TableSync(feed, source, wanted, progress, passing, phases)
 
 
 def _compare(options: dict[str, Any]) -> Compare:

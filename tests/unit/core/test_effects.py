@@ -134,7 +134,8 @@ def test_a_webhook_sends_what_is_due() -> None:
     hook = hooked("a", "b")
     times = iter(range(hook.scene.now_ms, 2**62, HOUR_MS))
     began_ms = hook.scene.now_ms
-    hook.delivery = replace(hook.delivery, clock=lambda: next(times), steady=lambda: began_ms)
+    runtime = runtime_of(lambda: next(times), steady=lambda: began_ms)
+    hook.delivery = replace(hook.delivery, runtime=runtime)
     hook.run()
     assert hook.endpoint.told == ["0", "1"]
 

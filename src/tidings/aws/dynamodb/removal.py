@@ -53,7 +53,8 @@ from tidings.core.websocket.connections import storage_key
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from tidings.core.effects import Clock, Sleep, Spread
+    from tidings.aws.config.settings import Settings
+    from tidings.core.effects import Runtime
 
 # What reports call the kinds of items in the control table; other kinds have their own names.
 _LOCATIONS = {
@@ -104,7 +105,7 @@ class _Scan:
 
 
 class DynamoDBFeedData:
-    """Implements `FeedData` with the tables of a stage.
+    """Implements `FeedData` with the tables of a stage, which *settings* name.
 
     *disconnect* ends the connection of a client of a feed, and removes what the tables have of it.
     *outbox_until* returns the time before which messages in the outbox for a name belong to no
@@ -115,24 +116,18 @@ class DynamoDBFeedData:
     def __init__(
         self,
         client: DynamoDBClient,
-        *,
-        log: str,
-        state: str,
-        control: str,
-        connections: str,
-        outbox: str,
+        settings: Settings,
         disconnect: Callable[[str, str], None],
         outbox_until: Callable[[str], int],
-        spread: Spread,
-        steady: Clock,
-        sleep: Sleep,
+        runtime: Runtime,
     ) -> None:
-        self._client, self._steady = client, steady
-        self._log, self._state, self._control = log, state, control
-        self._connections, self._outbox = connections, outbox
-        self._disconnect, self._outbox_until, self._spread = disconnect, outbox_until, spread
-        names = log, state, control, connections, outbox
-        self._batches = {name: Batches(client, name, sleep) for name in names if name}
+        self._client, self._runtime = client, runtime
+        self._log, self._state = settings.log_table, settings.state_table
+        self._control, self._connections = settings.control_table, settings.connections_table
+        self._outbox = settings.outbox_table
+        self._disconnect, self._outbox_until = disconnect, outbox_until
+        names = self._log, self._state, self._control, self._connections, self._outbox
+        self._batches = {name: Batches(client, name, runtime.sleep) for name in names if name}
 
     def remove(self, key: str, resume_at: str, until_ms: int) -> Removed:
         """See `FeedData`. *resume_at* has the number of a step, and the end of its scan, if any."""
@@ -142,7 +137,7 @@ class DynamoDBFeedData:
         while at < len(steps):
             more = self._run(key, steps[at], scanned, counts)
             at, scanned = (at + 1, "") if more is None else (at, more)
-            if self._steady() >= until_ms and at < len(steps):
+            if self._runtime.steady() >= until_ms and at < len(steps):
                 return Removed(f"{at} {scanned}".strip(), counts)
         return Removed(None, counts)
 
@@ -218,7 +213,7 @@ class DynamoDBFeedData:
         self, key: str, step: _Scan, items: Sequence[Item], counts: Counter[str]
     ) -> None:
         clients = [found for item in items if (found := connection_id_of(item))]
-        self._spread(partial(self._disconnect, key), clients)
+        self._runtime.spread(partial(self._disconnect, key), clients)
         others = [item for item in items if not connection_id_of(item)]
         if step.table == self._control:
             others = [item for item in others if not _is_kept(item, key)]

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tidings.core.consumers.consumer import Consumer
     from tidings.core.consumers.log_view import Entry
     from tidings.core.consumers.service import Consumers
-    from tidings.core.effects import Clock
+    from tidings.core.effects import Runtime
     from tidings.core.hooks.attempts import AttemptLog
     from tidings.core.settings.profiles import ProfileStore
 
@@ -214,8 +214,7 @@ class WebhookDelivery:
     consumers: Consumers
     profiles: ProfileStore
     post: Post
-    clock: Clock
-    steady: Clock
+    runtime: Runtime
     worker: str
     attempts: AttemptLog
 
@@ -244,18 +243,18 @@ class WebhookDelivery:
             self.consumers.release(feed, hook.name, held.fence)
             return later_ms
         except ConsumerHeld:
-            return self.clock() + limits.CONSUMER_LEASE_MS
+            return self.runtime.clock() + limits.CONSUMER_LEASE_MS
         except ConsumerFellOff:
             return None  # there is nothing to do until an operator moves the consumer
         except FenceLost:
-            return self.clock()  # an operator changed the consumer
+            return self.runtime.clock()  # an operator changed the consumer
 
     def _waits(self, consumer: Consumer) -> bool:
         """Return True if the failed message of *consumer* must not be sent again yet."""
         failure = consumer.failure
         if failure is None:
             return False
-        return is_ahead(again_ms(consumer), self.clock(), delay_ms(failure.times))
+        return is_ahead(again_ms(consumer), self.runtime.clock(), delay_ms(failure.times))
 
     def _concerns(self, consumer: Consumer, *, look: bool) -> bool:
         """Return True if *consumer* has a due message or, with *look*, its position can move."""
@@ -280,8 +279,8 @@ class WebhookDelivery:
         return held
 
     def _send(self, hook: Webhook, held: Consumer) -> int | None:
-        until_ms = self.steady() + limits.WEBHOOK_TURN_MS
-        while self.steady() < until_ms:
+        until_ms = self.runtime.steady() + limits.WEBHOOK_TURN_MS
+        while self.runtime.steady() < until_ms:
             batch = self._batch(held)
             if batch:
                 held = self._acknowledge(held, Acknowledgement(sending=batch[-1].place))
@@ -299,7 +298,7 @@ class WebhookDelivery:
                 return None
             held = ahead
         self.consumers.release(held.feed, held.name, held.fence)
-        return self.clock()
+        return self.runtime.clock()
 
     def _batch(self, held: Consumer) -> list[Entry]:
         """Return the messages to send in parallel, at most one per object.
@@ -323,7 +322,7 @@ class WebhookDelivery:
         self, hook: Webhook, held: Consumer, messages: Sequence[tuple[str, str, int]]
     ) -> Sequence[Verdict]:
         """Send *messages*, each with its id, its line and the number of the attempt."""
-        at_ms = self.clock()
+        at_ms = self.runtime.clock()
         said = self.post([self._request(hook, held, name, line) for name, line, _ in messages])
         made = [
             Attempt(
@@ -342,8 +341,8 @@ class WebhookDelivery:
     def _request(self, hook: Webhook, held: Consumer, name: str, line: str) -> Outgoing:
         event = Event(name, *content_of(line, erasures=held.filter.erasures))
         linked = with_ref(event, self.profiles.profile(held.feed).object_url)
-        body = encoder(hook.format, public_name(held.feed), self.clock)(linked)
-        return Outgoing(hook.url, hook.headers(name, body, self.clock()), body)
+        body = encoder(hook.format, public_name(held.feed), self.runtime.clock)(linked)
+        return Outgoing(hook.url, hook.headers(name, body, self.runtime.clock()), body)
 
     def _acknowledge_accepted(
         self, held: Consumer, batch: Sequence[Entry], verdicts: Sequence[Verdict]
@@ -374,7 +373,7 @@ class WebhookDelivery:
                 self.consumers.park(feed, name, why)
             except (InvalidConsumer, NothingDone):
                 return again_ms(failed)  # an operator changed the consumer in the meantime
-            return self.clock()
+            return self.runtime.clock()
         return again_ms(failed)
 
     def _acknowledge(self, held: Consumer, done: Acknowledgement) -> Consumer:

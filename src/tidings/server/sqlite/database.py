@@ -227,7 +227,7 @@ class Database:
         # Whether a deferred write of this transaction failed, and whether `prepare` has run.
         self._is_incomplete = self._is_prepared = False
         self._turn, self._owner = Lock(), 0  # the lock, and the thread that holds it
-        self._path, self._closed = path, False
+        self.path, self._closed = path, False
         self._readers: deque[sqlite3.Connection] = deque()
         self.storage = StorageMonitor(
             path, self._connected_for_backup, lambda: self.steps.submit is None
@@ -245,7 +245,7 @@ class Database:
             raise
 
     def _opened(self, *, shared: bool) -> sqlite3.Connection:
-        self._connection = _connect(self._path, shared=shared)
+        self._connection = _connect(self.path, shared=shared)
         try:
             self.storage.open()
             self.storage.sizes = self.storage.check()
@@ -552,7 +552,7 @@ class Database:
         if self._closed:
             raise Unavailable("the database is closed")
         self.storage.check()
-        connection = _open(self._path, SHARED_WAIT_S)
+        connection = _open(self.path, SHARED_WAIT_S)
         connection.execute("PRAGMA query_only = ON")
         return connection
 
@@ -607,7 +607,7 @@ class Database:
         """
         # Most of the log is copied here, because the next commit must not take long.
         self.storage.check()
-        with self.translating, closing(_open(self._path, SHARED_WAIT_S)) as sql:
+        with self.translating, closing(_open(self.path, SHARED_WAIT_S)) as sql:
             sql.execute("PRAGMA wal_checkpoint(PASSIVE)")
         done: list[bool] = []
         # After a commit, no transaction is open.
@@ -659,7 +659,7 @@ class Database:
 
     def _connected_for_backup(self) -> sqlite3.Connection:
         self.storage.check()
-        connection = _open(self._path, SHARED_WAIT_S)
+        connection = _open(self.path, SHARED_WAIT_S)
         connection.set_progress_handler(lambda: self._closed, BACKUP_STEPS)
         return connection
 

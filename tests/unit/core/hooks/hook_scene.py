@@ -70,8 +70,7 @@ class HookScene(ConsumerScene):
             consumers=self.consumers,
             profiles=self.scene.profiles,
             post=self.endpoint,
-            clock=self.scene.clock,
-            steady=self.scene.runtime.steady,
+            runtime=self.scene.runtime,
             worker="here",
             attempts=attempts,
         )

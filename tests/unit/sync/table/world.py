@@ -28,6 +28,7 @@ from tidings.core.state.rows import project
 from tidings.core.sync.apply import Corrector, Outcome, RowLookup
 from tidings.core.sync.dumps import dump_line
 from tidings.core.sync.live import Compare
+from tidings.sync.cli import Phases
 from tidings.sync.postgres import Chunk, ChunkEnd
 from tidings.sync.table import IN_MEMORY, Progress, TableSync, TableSyncOptions, Time
 
@@ -163,8 +164,7 @@ class World:
             TableSyncOptions(**wanted | options),
             progress,
             time,
-            lambda name, total: None,
-            lambda count: None,
+            Phases(silent=True),
         )
 
     def calm(self) -> None:
