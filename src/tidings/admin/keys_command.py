@@ -24,7 +24,7 @@ HEADINGS = ("id", "state", "roles", "bound", "until", "rate", "by", "label")
 def _routes(records: RecordStore) -> KeyRouter:
     issuer = KeyIssuer(KeyStore(records), ProfileStore(records), now_ms)
     unused: Any = None  # the operator has all rights, and the feed has been found
-    return KeyRouter(issuer=issuer, guard=unused, feed_names=unused, new_key=os.urandom)
+    return KeyRouter(issuer=issuer, guard=unused, new_key=os.urandom)
 
 
 def _show(key: Mapping[str, Any]) -> str:

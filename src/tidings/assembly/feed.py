@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
     from tidings.assembly.stores import Stores
     from tidings.core.archive.reader import ArchiveReader
+    from tidings.core.auth.access import ReaderGate
     from tidings.core.auth.guard import Allowed, Credential, Guard, Role
     from tidings.core.auth.keys import KeyRing
-    from tidings.core.auth.quotas import RateLimiter, ReadCharge, StreamQuota
+    from tidings.core.auth.quotas import RateLimiter, ReadCharge
     from tidings.core.catchup.catchup import CatchUp
     from tidings.core.catchup.sse import Streamer
     from tidings.core.changeagent.documents import RecentDocuments
@@ -303,10 +304,12 @@ class Assembly:
         return RateLimiter(self.stores.key_usage, self.runtime.clock)
 
     @cached_property
-    def holding(self) -> StreamQuota:
+    def reader_gate(self) -> ReaderGate:
+        from tidings.core.auth.access import ReaderGate
         from tidings.core.auth.quotas import StreamQuota
 
-        return StreamQuota(store=self.stores.key_usage, runtime=self.runtime)
+        quota = StreamQuota(store=self.stores.key_usage, runtime=self.runtime)
+        return ReaderGate(self.guard, quota, self.charge_for)
 
     def charge_for(self, feed: str, admission: Admission) -> ReadCharge:
         """Return the charge of a read; implements `Charges`."""
@@ -426,14 +429,7 @@ class Assembly:
     def streamer(self) -> Streamer:
         from tidings.core.catchup.sse import Streamer
 
-        return Streamer(
-            catch_up=self.catch_up,
-            feed_names=self.directory,
-            guard=self.guard,
-            holding=self.holding,
-            for_copy=self.prefetch,
-            charges=self.charge_for,
-        )
+        return Streamer(self.catch_up, self.reader_gate, self.prefetch)
 
     @cached_property
     def lister(self) -> Lister:
@@ -595,13 +591,11 @@ class Assembly:
             delivery=self.delivery,
             checkpoints=stores.followers,
             guard=self.guard,
-            feed_names=self.directory,
         )
         return Receiver(
             lanes=self.lanes,
             delivery=self.delivery,
             catch_up=self.catch_up,
-            feed_names=self.directory,
             guard=self.guard,
             registrar=registrar,
         )
@@ -977,7 +971,6 @@ class Assembly:
 
         browser = FeedBrowser(
             guard=self.guard,
-            feed_names=self.directory,
             registry=self.stores.registry,
             objects=self.object_reader,
             sums=self.sum_reader,
@@ -987,7 +980,7 @@ class Assembly:
     def _clients(self) -> Routes:
         from tidings.http.endpoints.clients import FeedClients
 
-        return FeedClients(self.guard, self.directory, self.client_reporter)
+        return FeedClients(self.guard, self.client_reporter)
 
     @cached_property
     def object_reader(self) -> ObjectReader:
@@ -1011,17 +1004,17 @@ class Assembly:
 
         admin = self.webhook_admin
         webhooks = admin.registry.all if admin else None
-        return ConsumerRouter(self.consumers, self.guard, self.directory, webhooks)
+        return ConsumerRouter(self.consumers, self.guard, webhooks)
 
     def _hooks(self) -> Routes:
         from tidings.http.endpoints.hooks import WebhookRouter
 
-        return WebhookRouter(self.consumers, self.guard, self.directory, self.webhook_admin)
+        return WebhookRouter(self.consumers, self.guard, self.webhook_admin)
 
     def _reports(self) -> Endpoint:
         from tidings.http.endpoints.reports import FeedReports
 
-        return FeedReports(self.guard, self.directory, self.history)
+        return FeedReports(self.guard, self.history)
 
     def _keys(self) -> Routes:
         from tidings.core.auth.keys import KeyIssuer
@@ -1029,9 +1022,7 @@ class Assembly:
 
         changed = self.key_ring.forget
         issuer = KeyIssuer(self.stores.keys, self.profiles, self.runtime.clock, changed)
-        return KeyRouter(
-            issuer=issuer, guard=self.guard, feed_names=self.directory, new_key=self._new_key
-        )
+        return KeyRouter(issuer=issuer, guard=self.guard, new_key=self._new_key)
 
     def _amend(self) -> Endpoint:
         from tidings.http.router import by_path
@@ -1046,24 +1037,22 @@ class Assembly:
     def _corrections(self) -> Endpoint:
         from tidings.http.endpoints.corrections import Corrections
 
-        return Corrections(self.guard, self.directory, self.corrector)
+        return Corrections(self.guard, self.corrector)
 
     def _feeds(self) -> Routes:
         from tidings.http.endpoints.feeds import FeedRouter
 
-        return FeedRouter(self.guard, self.directory, self.feed_service)
+        return FeedRouter(self.guard, self.feed_service)
 
     def _erasures(self) -> Routes:
         from tidings.http.endpoints.erasures import ErasureRouter
 
-        return ErasureRouter(self.guard, self.directory, self.erasures, self.erasure_reporter)
+        return ErasureRouter(self.guard, self.erasures, self.erasure_reporter)
 
     def _supervise(self) -> Routes:
         from tidings.http.endpoints.replication import ReplicaRouter
 
-        return ReplicaRouter(
-            self.relay_control, self.stores.relay_passwords, self.guard, self.settings.sources
-        )
+        return ReplicaRouter(self.relay_control, self.stores.relay_passwords, self.guard)
 
     def _administer(self) -> Endpoint:
         """Build the operators' endpoint.
@@ -1078,7 +1067,6 @@ class Assembly:
         administrator = Administrator(
             operator_documents=without_retries.documents if without_retries else self.documents,
             gate=self.gate,
-            feed_names=self.directory,
         )
         return Administration(
             administrator,

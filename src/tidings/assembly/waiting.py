@@ -32,8 +32,6 @@ def event_streams(
     host = here()
     return EventStreams(
         streamer=lambda: here().streamer,
-        compatibility=lambda: here().compatibility,
-        clock=host.runtime.clock,
         clients=ClientCounter(lambda: here().stores.counters, host.runtime.clock, name),
         origins=host.settings.cors_origins,
         longest_ms=longest_ms,

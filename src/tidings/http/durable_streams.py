@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits, tracing
-from tidings.core.auth.guard import INGEST, READ
+from tidings.core.auth.guard import INGEST
 from tidings.core.auth.origins import EXPOSED
 from tidings.core.durable_streams import messages
 from tidings.core.durable_streams.stream import (
@@ -47,12 +47,10 @@ if TYPE_CHECKING:
     from asyncio import Event, Future
     from collections.abc import AsyncIterator, Iterator, Mapping
 
-    from tidings.core.auth.guard import Allowed, Credential, Guard, Need
-    from tidings.core.auth.quotas import Charges, ReadCharge, StreamQuota
+    from tidings.core.auth.access import ReaderAccess, ReaderGate
+    from tidings.core.auth.guard import Allowed, Guard
     from tidings.core.durable_streams.service import StreamPart, StreamReader, StreamWriter
     from tidings.core.durable_streams.stream import Stream
-    from tidings.core.effects import Clock
-    from tidings.core.model.feeds import FeedNames
     from tidings.http.asgi import CutAfter, Receive, Send
     from tidings.http.request import Request
 
@@ -105,27 +103,12 @@ _REVALIDATED = "private, no-cache"
 _Content = tuple[int, dict[str, str], bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """An authorized request for the stream *name*, with the permissions in *allowed*."""
-
-    feed: str
-    name: str
-    allowed: Allowed
-
-
-def admit(request: Request, need: Need, guard: Guard, feed_names: FeedNames) -> Visit:
-    """Return the visit of *request* if its credential has the permission *need*.
-
-    Raises:
-        Rejected: the feed does not exist, the credential does not have the permission *need*, or
-            the credential does not allow the object of the stream.
-    """
-    feed, name = feed_names.key(request.feed), request.parameters["name"]
-    allowed = need.admit(guard, feed, request.credential)
-    if not allowed.bound.matches(Operation("update", messages.TYPE, name, ())):
+def _check_object(request: Request, allowed: Allowed) -> None:
+    """Check that *allowed* includes the object of the stream of *request*."""
+    if not allowed.bound.matches(
+        Operation("update", messages.TYPE, request.parameters["name"], ())
+    ):
         raise OutsideKey(f"does not allow objects of the type {messages.TYPE} without parents")
-    return Visit(feed, name, allowed)
 
 
 def appending_of(request: Request, allowed: Allowed) -> Appending:
@@ -200,7 +183,6 @@ class StreamWrites:
 
     writer: StreamWriter
     guard: Guard
-    feed_names: FeedNames
     prefix: str = ""
 
     def __call__(self, request: Request) -> Answer:
@@ -211,25 +193,27 @@ class StreamWrites:
         return Answer(status, {**ALWAYS, **headers})
 
     def _write(self, request: Request) -> tuple[int, dict[str, str]]:
-        visit = admit(request, INGEST, self.guard, self.feed_names)
+        feed, name = self.guard.feed_names.key(request.feed), request.parameters["name"]
+        allowed = INGEST.admit(self.guard, feed, request.credential)
+        _check_object(request, allowed)
         trace = tracing.parse_trace_headers(request.headers)
         if request.method == "DELETE":
-            self.writer.remove(visit.feed, visit.name, trace)
+            self.writer.remove(feed, name, trace)
             return 204, {}
-        appending = appending_of(request, visit.allowed)
+        appending = appending_of(request, allowed)
         if request.method == "PUT":
-            return self._create(request, visit, appending, trace)
-        stream, is_new = self.writer.append(visit.feed, visit.name, appending, trace)
+            return self._create(request, feed, appending, trace)
+        stream, is_new = self.writer.append(feed, name, appending, trace)
         # For a producer, 200 means that this request has appended a message, and 204 that the
         # message is a duplicate or missing.
         status = 200 if is_new and appending.producer and appending.body else 204
         return status, {**stream_headers(stream), **_producer(stream, appending)}
 
     def _create(
-        self, request: Request, visit: Visit, appending: Appending, trace: str | None
+        self, request: Request, feed: str, appending: Appending, trace: str | None
     ) -> tuple[int, dict[str, str]]:
         appending = replace(appending, content_type=appending.content_type or ANY_TYPE)
-        stream, is_new = self.writer.create(visit.feed, visit.name, appending, trace)
+        stream, is_new = self.writer.create(feed, request.parameters["name"], appending, trace)
         headers = {CONTENT_TYPE: stream.content_type, **stream_headers(stream)}
         if not is_new:
             return 200, headers
@@ -274,50 +258,34 @@ class Waiting:
 class _Reader:
     """One read request, and the event *changed* that reports changes of the stream.
 
-    *since_ms* is the time when the request was authorized with the credential *given*, and
-    *version* the version of the passwords then. *gone* is done when the client has disconnected.
-    For *cut_after* see `asgi.CUT_AFTER`.
+    *gone* is done when the client has disconnected. For *cut_after* see `asgi.CUT_AFTER`.
     """
 
-    visit: Visit
-    offset: str | None
-    cursor: str
-    given: Credential | None
-    version: int
-    since_ms: int
-    charge: ReadCharge
+    request: Request
+    access: ReaderAccess
     changed: Event
     gone: Future[None]
     cut_after: CutAfter
 
     @property
+    def offset(self) -> str | None:
+        return self.request.query.get("offset")
+
+    @property
     def check_s(self) -> float:
         """Return the time between two checks of the credential, in a thread."""
-        return CHECK_S if self.visit.allowed.admission.may_end else limits.EXISTS_S
+        return CHECK_S if self.access.admission.may_end else limits.EXISTS_S
 
 
 class StreamReads:
     """The app for all reads of streams.
 
-    *holding* limits the number of event streams of each key. *origins* are the origins of web pages
-    that may read.
+    *origins* are the origins of web pages that may read.
     """
 
-    def __init__(
-        self,
-        *,
-        reader: StreamReader,
-        guard: Guard,
-        feed_names: FeedNames,
-        holding: StreamQuota,
-        charges: Charges,
-        clock: Clock,
-        origins: tuple[str, ...],
-    ) -> None:
+    def __init__(self, reader: StreamReader, gate: ReaderGate, origins: tuple[str, ...]) -> None:
         self.waiting = Waiting()
-        self._reader, self._guard, self._feed_names = reader, guard, feed_names
-        self._holding, self._charges = holding, charges
-        self._clock, self._origins = clock, origins
+        self._reader, self._gate, self._origins = reader, gate, origins
 
     async def __call__(
         self, request: Request, receive: Receive, send: Send, cut_after: CutAfter
@@ -338,21 +306,16 @@ class StreamReads:
         self, request: Request, gone: Future[None], send: Send, cut_after: CutAfter
     ) -> _Content | None:
         """Return the response, or None if it has been sent already."""
-        # Read the version before the check, so that every later change is noticed.
-        since_ms, version = self._clock(), await in_thread(self._version, request.feed)
-        visit = await in_thread(admit, request, READ, self._guard, self._feed_names)
+        access, name = await in_thread(self._admit, request), request.parameters["name"]
         if request.method == "HEAD":
-            stream = await in_thread(self._reader.stream, visit.feed, visit.name)
+            stream = await in_thread(self._reader.stream, access.feed, name)
             return 200, {CONTENT_TYPE: stream.content_type, **stream_headers(stream)}, b""
         live, offset = request.query.get("live"), request.query.get("offset")
         _check_live(live, offset)
-        charge = self._charges(visit.feed, visit.allowed.admission)
-        with self.waiting.subscribe(visit.feed, visit.name) as changed:
-            cursor = request.query.get("cursor", "")
-            held = request.credential, version, since_ms
-            reader = _Reader(visit, offset, cursor, *held, charge, changed, gone, cut_after)
+        with self.waiting.subscribe(access.feed, name) as changed:
+            reader = _Reader(request, access, changed, gone, cut_after)
             if live == EVENTS:
-                await self._send_events(request, reader, send)
+                await self._send_events(reader, send)
                 return None
             if live == LONG_POLL:
                 return await self._long_poll(reader)
@@ -370,44 +333,42 @@ class StreamReads:
         return 200, {**headers, **_about(part)}, _body(part)
 
     def _cursor(self, reader: _Reader) -> str:
-        return str(messages.live_cursor(reader.cursor, self._clock()))
+        now_ms = self._gate.quota.runtime.clock()
+        return str(messages.live_cursor(reader.request.query.get("cursor", ""), now_ms))
 
     # Event streams.
 
-    async def _send_events(self, request: Request, reader: _Reader, send: Send) -> None:
+    async def _send_events(self, reader: _Reader, send: Send) -> None:
         """Send the stream until its time limit; soon after that, disconnect a stalled client."""
-        hold = await in_thread(self._holding.acquire, reader.visit.feed, reader.visit.allowed)
+        await in_thread(reader.access.take_slot)
         cutting = asyncio.ensure_future(self._cut_when_ended(reader))
         try:
             part = await self._read(reader, reader.offset)
             with suppress(TimeoutError):
                 async with asyncio.timeout(limits.STREAM_LIVE_S + LAST_MS / 1000):
-                    await self._send_from(request, reader, part, send)
+                    await self._send_from(reader, part, send)
         finally:
             cutting.cancel()
-            if hold:
-                await in_thread(hold.release)
+            await in_thread(reader.access.close)
 
     async def _cut_when_ended(self, reader: _Reader) -> None:
         """Disconnect the client when its credential has ended, even if it does not read."""
         while True:
             await asyncio.sleep(reader.check_s)
             try:
-                await in_thread(self._check, reader)
+                await in_thread(reader.access.check)
             except Rejected:
                 reader.cut_after(CUT_S)
                 return
             except TidingsError as error:
                 log.warning("the credential of a reader could not be checked: %s", error)
 
-    async def _send_from(
-        self, request: Request, reader: _Reader, part: StreamPart, send: Send
-    ) -> None:
+    async def _send_from(self, reader: _Reader, part: StreamPart, send: Send) -> None:
         kind = part.stream.media_type
         headers = {CONTENT_TYPE: EVENT_STREAM}
         if not messages.is_textual(kind):
             headers["stream-sse-data-encoding"] = "base64"
-        always = headers_for(request.origin, self._origins)
+        always = headers_for(reader.request.origin, self._origins)
         await send_head(send, 200, {**always, **ALWAYS, **headers})
         try:
             async for each in self._parts(reader, part):
@@ -461,28 +422,28 @@ class StreamReads:
 
     async def _read(self, reader: _Reader, offset: str | None) -> StreamPart:
         """Wait while the key exceeds its rate, then read the part after *offset*."""
-        while reader.charge.due and (wait_ms := await in_thread(reader.charge.wait_ms)):
+        charge = reader.access.charge
+        while charge.due and (wait_ms := await in_thread(charge.wait_ms)):
             await asyncio.sleep(wait_ms / 1000)
         return await in_thread(partial(self._read_now, reader, offset))
 
     def _read_now(self, reader: _Reader, offset: str | None) -> StreamPart:
-        self._feed_names.check(reader.visit.feed)  # the streams of a deleted feed do not exist
-        part = self._reader.read(reader.visit.feed, reader.visit.name, offset)
-        reader.charge.add(part.size)
-        self._check(reader)
+        access = reader.access
+        self._gate.guard.feed_names.check(access.feed)  # no stream of a deleted feed exists
+        part = self._reader.read(access.feed, reader.request.parameters["name"], offset)
+        access.charge.add(part.size)
+        access.check()
         return part
 
-    def _check(self, reader: _Reader) -> None:
-        """Check that the credential of the reader still opens the feed."""
-        feed, admission = reader.visit.feed, reader.visit.allowed.admission
-        self._guard.check_held(feed, admission, reader.since_ms, self._clock())
-        version = self._guard.version(feed)
-        if version != reader.version and not admission.may_end:
-            READ.admit(self._guard, feed, reader.given)
-        reader.version = version
+    def _admit(self, request: Request) -> ReaderAccess:
+        """Return the access of the reader that sent *request*.
 
-    def _version(self, name: str) -> int:
-        return self._guard.version(self._feed_names.key(name))
+        Raises:
+            Rejected: the feed does not exist, or the credential does not allow reading the stream.
+        """
+        access = self._gate.admit(self._gate.guard.feed_names.key(request.feed), request.credential)
+        _check_object(request, access.allowed)
+        return access
 
     async def _send(self, request: Request, content: _Content, send: Send) -> None:
         status, headers, body = content

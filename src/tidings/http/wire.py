@@ -534,7 +534,6 @@ class Routes:
     error: ClassVar[type[Rejected]]
     unknown_action: ClassVar[type[Rejected]]
     guard: Guard
-    feed_names: FeedNames
 
     def __init_subclass__(
         cls,
@@ -559,7 +558,7 @@ class Routes:
             Unavailable: the request may have been done.
         """
         found = self.declared[self.find(request)]
-        call = Call(request, self.feed_names, found.status)
+        call = Call(request, self.guard.feed_names, found.status)
         call.allowed = self.admit(found, call)
         wrong, given = found.wrong or self.error, dict[str, Any]()
         for name, kind in found.parameters.items():
@@ -603,7 +602,8 @@ class Routes:
         action = request.parameters.get("action", "")
         key = request.route.replace(_ACTION, action)
         if key not in self.declared:  # a client without a credential does not learn the actions
-            ADMIN.admit(self.guard, self.feed_names.key(request.feed), request.credential)
+            feed = self.guard.feed_names.key(request.feed)
+            ADMIN.admit(self.guard, feed, request.credential)
             known = ", ".join(each.action for each in self.declared.values() if each.action)
             raise self.unknown_action(f"must be one of {known}", field="action", value=action)
         return key

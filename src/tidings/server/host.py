@@ -639,19 +639,12 @@ class Host(Assembly):
             tracer=self.tracer,
         )
         settings = self.settings
-        return StreamWrites(writer, self.guard, self.directory, settings.url_prefix)
+        return StreamWrites(writer, self.guard, settings.url_prefix)
 
     def stream_reads(self) -> StreamReads:
         """Return the ASGI app for reads of durable streams."""
-        return StreamReads(
-            reader=StreamReader(self.stores.streams, self.reader, self.losses),
-            guard=self.guard,
-            feed_names=self.directory,
-            holding=self.holding,
-            charges=self.charge_for,
-            clock=now_ms,
-            origins=self.settings.cors_origins,
-        )
+        reader = StreamReader(self.stores.streams, self.reader, self.losses)
+        return StreamReads(reader, self.reader_gate, self.settings.cors_origins)
 
     def _webhooks(self) -> Webhooks:
         post = Poster(

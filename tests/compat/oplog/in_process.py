@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 
 from tests.compat.oplog.wire import JSON
-from tests.unit.core.scene import FEED, FEEDS, Scene
+from tests.unit.core.scene import FEED, Scene
 from tidings.aws.effects import now_ms
 from tidings.client.events import Event
 from tidings.client.sse import Parser
 from tidings.core.errors import Rejected
 from tidings.core.ingest.ingest import PostRequest
-from tidings.core.model.feeds import FixedFeeds
-from tidings.core.settings.profiles import CompatibilityMode
 from tidings.http.streams.sse import ClientCounter, EventStreams
 from tidings.http.streams.tail_poller import Listen, at_fixed_interval
 
@@ -41,11 +39,8 @@ def streams(
     scene: Scene, longest_ms: int | None = 60_000, listen: Listen = at_fixed_interval
 ) -> EventStreams:
     """Return the app; without *longest_ms* it does not end streams, as on a server."""
-    compatibility = CompatibilityMode(scene.profiles, FixedFeeds(FEEDS))
     return EventStreams(
         streamer=lambda: scene.streamer,
-        compatibility=lambda: compatibility,
-        clock=now_ms,
         clients=ClientCounter(lambda: scene.counters, now_ms, "here"),
         origins=(ORIGIN,),
         longest_ms=longest_ms,

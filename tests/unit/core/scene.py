@@ -269,7 +269,7 @@ class Scene:
         self.connections = MemoryConnections(self.inbox, self.subscriptions, self.registry)
         self.issuer = KeyIssuer(self.keys, self.profiles, self.clock)
         self.host = host = Host(self)
-        self.meter, self.holding, self.guard = host.meter, host.holding, host.guard
+        self.meter, self.guard = host.meter, host.guard
         self.reader, self.filler, self.follower = host.reader, host.filler, host.follower
         self.appender, self.ingester = host.appender, host.ingester
         self.removed_parents_reader, self.sum_reader = host.removed_parents_reader, host.sum_reader

@@ -10,6 +10,7 @@ from typing import NoReturn
 import pytest
 
 from tests.unit.core.scene import FEED, Scene, op
+from tidings.core.auth.guard import Allowed
 from tidings.core.catchup.sse import Stream
 from tidings.core.counters import StreamCounter
 from tidings.core.errors import Unavailable
@@ -241,7 +242,7 @@ def test_a_key_that_has_ended_receives_nothing_more(scene: Scene) -> None:
 
     async def act(poller: Poller) -> None:
         stream = opened(scene)
-        stream.admission = Admission("k1")
+        stream.access.allowed = Allowed(admission=Admission("k1"))
         live, connection = joined(poller, stream)
         scene.post(op("a"))
         await poller.tell()
@@ -281,7 +282,7 @@ def test_a_check_that_fails_stalls_no_other_stream(
 
     async def act(poller: Poller) -> None:
         bad, good = opened(scene), opened(scene)
-        bad.admission = Admission("k1")
+        bad.access.allowed = Allowed(admission=Admission("k1"))
         (first, nothing), (second, connection) = joined(poller, bad), joined(poller, good)
 
         def fail(_: str) -> NoReturn:

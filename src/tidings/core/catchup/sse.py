@@ -13,38 +13,31 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.auth.guard import READ
-from tidings.core.auth.quotas import ReadCharge, free
 from tidings.core.catchup import matching
 from tidings.core.catchup.catchup import LIVE, Progress
 from tidings.core.catchup.matching import Chosen, Lasting, PageSlice, Written, page_part
 from tidings.core.errors import Rejected
 from tidings.core.model import cursors, envelopes, filters
 from tidings.core.model.events import OPTIONS, Event, EventOptions
-from tidings.core.model.feeds import HOST
+from tidings.core.model.feeds import public_name
 from tidings.core.model.operations import begins_with_erasure
-from tidings.core.settings.profiles import endings_of, must_disconnect
-from tidings.core.settings.values import FOR_GOOD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
-    from tidings.core.auth.guard import Credential, Guard
-    from tidings.core.auth.quotas import Charges, StreamQuota, StreamSlot
+    from tidings.core.auth.access import ReaderAccess, ReaderGate
+    from tidings.core.auth.guard import Credential
     from tidings.core.catchup.catchup import CatchUp
     from tidings.core.catchup.matching import Part
     from tidings.core.log.reader import Run
     from tidings.core.model.envelopes import Encode
-    from tidings.core.model.feeds import FeedNames
     from tidings.core.model.filters import Filter
     from tidings.core.model.pages import Page
-    from tidings.core.settings.profiles import ProfileStore
-    from tidings.core.settings.values import Admission
     from tidings.core.state.rows import StateStore
 
 
@@ -121,10 +114,6 @@ EMPTY_LINE = "\n"  # the heartbeat of an NDJSON stream; readers of NDJSON ignore
 RESUME = f"retry: {limits.STREAM_RESUME_MS}\n"
 
 
-def _always() -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """The data to send next.
@@ -158,38 +147,66 @@ class Chunk:
         return "".join(self.pieces())
 
 
-@dataclass(slots=True, kw_only=True)
-class Stream:
-    """The stream of one consumer of *feed*.
+@dataclass(frozen=True, slots=True)
+class StreamFormat:
+    """The format of a stream. Streams with equal formats have the same text for the same events.
 
-    *template* is the template of `ref` (`catchup.matching`). *version* is the sum of the versions
-    of the profiles of the feed and of the host, so it grows when one of them changes. *admission*
-    was granted at *since_ms*; the profiles show whether the admission has ended. The admission of a
-    password never ends, so *still_opens* checks the password again when a profile changes. `close`
-    releases *hold*. *charge* counts the data that is read. *write* formats events for clients that
-    asked for traces, for another format or for *lines*; if *write* is None, the text of the parts
-    is sent. *cursors* is True if the client accepts blocks that have only an id. *exists* returns
-    False after the feed was deleted.
+    *name* is one of `envelopes.FORMATS`. With *lines*, the stream is NDJSON. *cursors* is True if
+    the client accepts blocks that have only an id.
+    """
+
+    name: str
+    options: EventOptions
+    lines: bool = False
+    cursors: bool = field(default=False, compare=False)
+
+    @staticmethod
+    def parse(query: Mapping[str, str | None], *, lines: bool) -> StreamFormat:
+        """Return the format that *query* requests.
+
+        Raises:
+            InvalidFilter: a parameter is invalid.
+        """
+        options = EventOptions(*(filters.switch(query.get(name), name) for name in OPTIONS))
+        cursors_wanted = filters.switch(query.get("cursors"), "cursors")
+        name = envelopes.check_format(query.get("format"))
+        return StreamFormat(name, options, lines, cursors_wanted)
+
+
+@dataclass(slots=True)
+class Stream:
+    """The stream of one consumer, after *progress*.
+
+    `template` is the template of `ref` (`catchup.matching`). `write` formats events for clients
+    that asked for traces, for another format or for lines; if it is None, the text of the parts is
+    sent.
     """
 
     catch_up: CatchUp
-    feed: str
+    access: ReaderAccess
     filter: Filter
     progress: Progress
-    template: str = ""
-    admission: Admission = FOR_GOOD
-    profiles: ProfileStore | None = None
-    since_ms: int = 0
-    hold: StreamSlot | None = None
-    charge: ReadCharge = field(default_factory=ReadCharge)
-    write: Encode | None = None
-    lines: bool = False
-    cursors: bool = False
-    version: int = 0
-    still_opens: Callable[[], bool] = _always
-    exists: Callable[[], bool] = _always
-    form: Hashable = None
-    _key: tuple[Filter, str, Hashable] | None = None
+    format: StreamFormat
+    template: str = field(init=False)
+    write: Encode | None = field(init=False)
+    _key: tuple[Filter, str, StreamFormat] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        wanted, clock = self.format, self.catch_up.reader.clock
+        name = public_name(self.feed)
+        self.write = envelopes.writer(wanted.name, name, clock, wanted.options, lines=wanted.lines)
+        self._read_template()
+
+    @property
+    def feed(self) -> str:
+        return self.access.feed
+
+    @property
+    def lines(self) -> bool:
+        return self.format.lines
+
+    def _read_template(self) -> None:
+        self.template = self.access.gate.guard.profiles.profile(self.feed).object_url
 
     @property
     def text_key(self) -> Hashable:
@@ -198,7 +215,7 @@ class Stream:
         It is usually the same object.
         """
         if self._key is None or self._key[1] != self.template:
-            self._key = _text_key(self.filter, self.template, self.form)
+            self._key = _text_key(self.filter, self.template, self.format)
         return self._key
 
     def count(self, text: str) -> int:
@@ -210,31 +227,16 @@ class Stream:
         return text.count("}\n" if self.lines else "\nevent: ")
 
     def has_ended(self) -> bool:
-        """Return True if the credential of the stream no longer opens the feed.
+        """Return True if the feed was deleted, or the credential no longer opens it.
 
         Also apply other changes of the feed's profile to the stream.
         """
-        if self.profiles is None:
-            return False
-        profile, host = self.profiles.profile(self.feed), self.profiles.profile(HOST)
-        if profile.version + host.version != self.version:
-            if not self.still_opens():
-                return True
-            self.version, self.template = profile.version + host.version, profile.object_url
-        if not self.admission.may_end:
-            return False
-        endings, now_ms = endings_of(profile, host), self.catch_up.reader.clock()
-        return must_disconnect(endings, self.admission, self.since_ms, now_ms)
-
-    def renew(self) -> None:
-        """Renew the slot of the stream in the quota of its key."""
-        if self.hold:
-            self.hold.renew(self.catch_up.reader.clock())
-
-    def close(self) -> None:
-        """Release the slot of the stream."""
-        if self.hold:
-            self.hold.release()
+        try:
+            self.access.check()
+        except Rejected:
+            return True
+        self._read_template()
+        return False
 
     def beginning(self, *, without_cursor: bool) -> str:
         """Return the text before the first event, which gives the client a cursor.
@@ -249,7 +251,7 @@ class Stream:
         if without_cursor:
             live = Chosen([Event(cursor, LIVE, "")])
             return resume + "".join(part.sse() for part in self._linked_parts([live]))
-        if self.lines or not (self.cursors and _is_cursor(self.progress)):
+        if self.lines or not (self.format.cursors and _is_cursor(self.progress)):
             return ""
         return f"{resume}id: {cursor}\n\n"
 
@@ -269,12 +271,12 @@ class Stream:
 
     def next(self) -> Chunk:
         """Return the next events from the stores; no events while the key exceeds its rate."""
-        wait_ms = self.charge.wait_ms()
+        wait_ms = self.access.charge.wait_ms()
         if wait_ms:
             return Chunk((), at_frontier=False, progress=self.progress, wait_ms=wait_ms)
         step = self.catch_up.step(self.feed, self.progress, self.filter)
         self.progress = step.progress
-        self.charge.add(step.size)
+        self.access.charge.add(step.size)
         return Chunk(self._linked_parts(step.parts), step.at_frontier, step.progress)
 
     def silence(self, last_sent: Progress, now: Progress) -> str:
@@ -286,7 +288,7 @@ class Stream:
         """
         if self.lines:
             return EMPTY_LINE
-        moved = self.cursors and _is_cursor(now) and now.cursor != last_sent.cursor
+        moved = self.format.cursors and _is_cursor(now) and now.cursor != last_sent.cursor
         return f"id: {now.cursor}\n\n" if moved else HEARTBEAT
 
     def _linked_parts(self, parts: Sequence[Part]) -> Sequence[Part]:
@@ -296,7 +298,9 @@ class Stream:
 
 
 @lru_cache(maxsize=4096)  # more forms than streams have at a time; further ones are only slower
-def _text_key(wanted: Filter, template: str, form: Hashable) -> tuple[Filter, str, Hashable]:
+def _text_key(
+    wanted: Filter, template: str, form: StreamFormat
+) -> tuple[Filter, str, StreamFormat]:
     return wanted, template, form
 
 
@@ -308,28 +312,16 @@ def _is_cursor(progress: Progress) -> bool:
     return not progress.resets and (progress.copying or not progress.announces)
 
 
-def _still_opens(guard: Guard, feed: str, given: Credential | None) -> bool:
-    try:
-        READ.admit(guard, feed, given)
-    except Rejected:
-        return False
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class Streamer:
     """A factory of streams.
 
-    *for_copy* returns the store of the state to use for a stream that copies the state. *charges*
-    returns the counter of the data that is read.
+    *for_copy* returns the store of the state to use for a stream that copies the state.
     """
 
     catch_up: CatchUp
-    feed_names: FeedNames
-    guard: Guard
-    holding: StreamQuota
+    gate: ReaderGate
     for_copy: Callable[[StateStore], StateStore] = lambda states: states
-    charges: Charges = free
 
     def open(
         self,
@@ -342,49 +334,23 @@ class Streamer:
     ) -> Stream:
         """Open the stream of *feed* after *cursor*, filtered by *query* (`filters.from_query`).
 
-        *query* also has the switches in `OPTIONS`. With `cursors=true`, the client accepts blocks
-        that have only an id. `format` is one of `envelopes.FORMATS`. With *lines*, the stream is
-        written as NDJSON.
+        *query* also has the parameters of `StreamFormat.parse`.
 
         Raises:
             InvalidFeed, UnknownFeed, WrongPassword, NoPasswordSet, WrongKey, OutsideKey,
                 TooManyRequests, InvalidCursor, InvalidFilter, LeaveNotKept: see the rule in the
                 error.
         """
-        key, guard = self.feed_names.key(feed), self.guard
-        since_ms, profiles = self.catch_up.reader.clock(), guard.profiles
-        # Read the profile before the check, so that `has_ended` notices every change after the
-        # check.
-        profile, version = profiles.profile(key), profiles.profile(HOST).version
-        allowed = READ.admit(guard, key, given)
+        guard = self.gate.guard
+        key = guard.feed_names.key(feed)
+        access = self.gate.admit(key, given)
         at, requested = cursors.parse(cursor), filters.from_query(query)
-        options = EventOptions(*(filters.switch(query.get(name), name) for name in OPTIONS))
-        cursors_wanted = filters.switch(query.get("cursors"), "cursors")
-        form, clock = envelopes.check_format(query.get("format")), self.catch_up.reader.clock
-        write = envelopes.writer(form, feed, clock, options, lines=lines)
-        wanted = allowed.narrow(requested, leave=query.get("leave") == "true")
+        form = StreamFormat.parse(query, lines=lines)
+        wanted = access.allowed.narrow(requested, leave=query.get("leave") == "true")
         guard.check_leave(key, wanted)
         progress = self.catch_up.start(key, at)
         catch_up = self.catch_up
         if progress.copying:
             catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
-        opens = _always if allowed.admission.may_end else partial(_still_opens, guard, key, given)
-        return Stream(
-            catch_up=catch_up,
-            feed=key,
-            filter=wanted,
-            progress=progress,
-            template=profile.object_url,
-            admission=allowed.admission,
-            profiles=profiles,
-            since_ms=since_ms,
-            hold=self.holding.acquire(key, allowed),
-            charge=self.charges(key, allowed.admission),
-            write=write,
-            lines=lines,
-            cursors=cursors_wanted,
-            version=profile.version + version,
-            still_opens=opens,
-            exists=partial(self.feed_names.exists, key),
-            form=(form, lines, options),
-        )
+        access.take_slot()
+        return Stream(catch_up, access, wanted, progress, form)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed, Credential, Need
     from tidings.core.changeagent.documents import OperatorDocuments
     from tidings.core.changeagent.users import UserAuthenticator
-    from tidings.core.model.feeds import FeedNames
 
 
 _UNITS = {
@@ -220,7 +219,6 @@ class Administrator:
 
     operator_documents: OperatorDocuments
     gate: UserAuthenticator
-    feed_names: FeedNames
 
     def check_health(self, need: Need, given: Credential | None) -> Allowed:
         """Check that *given* may take the host out of service, and so all of its feeds.
@@ -234,10 +232,10 @@ class Administrator:
         """
         guard = self.gate.guard
         is_shared = not guard.open and any(
-            key != DEFAULT_FEED for key in self.feed_names.all_keys()
+            key != DEFAULT_FEED for key in self.gate.guard.feed_names.all_keys()
         )
         if not (is_shared or guard.profiles.profile(HOST).is_protected):
-            return self.gate.check(self.feed_names.key(DEFAULT_FEED), need, given)
+            return self.gate.check(self.gate.guard.feed_names.key(DEFAULT_FEED), need, given)
         if guard.check_host(Role.ADMIN, given).feed_prefixes:
             raise OutsideKey("permits only some feeds, and this request concerns the host")
         return ALL

@@ -169,7 +169,6 @@ class Registrar:
     delivery: Delivery
     checkpoints: Checkpoints
     guard: Guard
-    feed_names: FeedNames
 
     def receive(self, connection: Connection, text: str) -> None:
         """Register the listener if *text* is its first message. After that, answer only pings."""
@@ -178,7 +177,7 @@ class Registrar:
             self._pong(connection, text)
             return
         try:
-            listener = replace(listener, feed=self.feed_names.key(listener.feed))
+            listener = replace(listener, feed=self.guard.feed_names.key(listener.feed))
             resources = by_name(self.guard.profiles.profile(listener.feed).resources)
             request = parse(text, listener, resources)
             given = credential(request.password)
@@ -279,7 +278,6 @@ class Receiver:
     lanes: Lanes
     delivery: Delivery
     catch_up: CatchUp
-    feed_names: FeedNames
     guard: Guard
     registrar: Registrar
 
@@ -294,7 +292,7 @@ class Receiver:
             self.registrar.receive(connection, text)
             return
         try:
-            message = parse_message(text, self.feed_names)
+            message = parse_message(text, self.guard.feed_names)
             allowed = self._admit(message)
             self._act(connection_id, message, connection, allowed)
         except Rejected as error:

@@ -129,7 +129,7 @@ class Administration(wire.Routes, function="administer"):
         storage: Callable[[], StorageFailed | None],
     ) -> None:
         self._administrator, self._lister, self._storage = administrator, lister, storage
-        self._stage, self._prefix, self.feed_names = stage, prefix, administrator.feed_names
+        self._stage, self._prefix, self.guard = stage, prefix, administrator.gate.guard
 
     @wire.get(_HEALTH, PUBLIC, "9.6", answers=((TEXT, PLAIN),), others=((503, TEXT, PLAIN),))
     def get_health(self, call: Call) -> Answer:

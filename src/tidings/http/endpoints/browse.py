@@ -17,7 +17,6 @@ from tidings.http.wire import EXAMPLE_OBJECT, JSON, Call, Example, FeedObject, F
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
-    from tidings.core.model.feeds import FeedNames
     from tidings.core.settings.values import Resource
     from tidings.core.state.sums import SumReader
     from tidings.core.triton.objects import ObjectReader
@@ -105,7 +104,6 @@ class FeedBrowser(wire.Routes, function="browse", error=InvalidFilter):
     """The endpoint of the state of a feed, and of its resources and listeners."""
 
     guard: Guard
-    feed_names: FeedNames
     registry: Registry
     objects: ObjectReader
     sums: SumReader

@@ -16,7 +16,6 @@ from tidings.http.wire import Call, Example, Fields, Time
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
     from tidings.core.maintenance.clients import Client, ClientReporter
-    from tidings.core.model.feeds import FeedNames
 
 
 class ClientReport(Fields, name=""):
@@ -53,7 +52,6 @@ class FeedClients(wire.Routes, function="browse"):
     """The endpoint of the connected clients of a feed."""
 
     guard: Guard
-    feed_names: FeedNames
     reporter: ClientReporter
 
     @wire.get("/feeds/{feed}/clients", READ_ALL, "9.11")

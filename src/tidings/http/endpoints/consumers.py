@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tidings.core.consumers.consumer import Parked
     from tidings.core.consumers.log_view import Entry
     from tidings.core.consumers.service import Consumers, Lag, Session
-    from tidings.core.model.feeds import FeedNames
     from tidings.http.wire import Declared
 
 STATES = ("working", "idle", "failed", "paused", "fell-off")
@@ -370,7 +369,6 @@ class ConsumerRouter(
 
     consumers: Consumers
     guard: Guard
-    feed_names: FeedNames
     webhooks: Callable[[str], Container[str]] | None = None
 
     @wire.get("/feeds/{feed}/log", READ_ALL, "14.8", errors=(InvalidConsumer,))

@@ -16,7 +16,6 @@ from tidings.http.wire import Call, Example, Fields, Given, Kind, Ms
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
-    from tidings.core.model.feeds import FeedNames
     from tidings.core.sync.apply import Corrector
 
 _CORRECTIONS = "/feeds/{feed}/corrections"
@@ -100,7 +99,6 @@ class Corrections(wire.Routes, function="amend", error=InvalidSync):
     """The endpoint of the routes of corrections."""
 
     guard: Guard
-    feed_names: FeedNames
     corrector: Corrector
 
     @wire.post(

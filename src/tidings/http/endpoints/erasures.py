@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
     from tidings.core.erasure.records import Erasure
     from tidings.core.erasure.service import ErasureReporter, Erasures, Location
-    from tidings.core.model.feeds import FeedNames
     from tidings.http.request import Answer, Request
 
 _ERASURES = "/feeds/{feed}/erasures"
@@ -133,7 +132,6 @@ class ErasureRouter(wire.Routes, function="amend", error=InvalidErasure):
     """The endpoint of the routes of erasures."""
 
     guard: Guard
-    feed_names: FeedNames
     erasures: Erasures
     reporter: ErasureReporter
 

@@ -29,7 +29,6 @@ from tidings.http.wire import Call, Example, Fields, Given, Kind, Switch, Time
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed, Guard
-    from tidings.core.feeds.directory import Directory
     from tidings.core.feeds.records import FeedRecord, Removal
     from tidings.core.feeds.service import Feeds
     from tidings.core.settings.profiles import Profile
@@ -128,7 +127,6 @@ class FeedRouter(wire.Routes, function="amend", error=InvalidFeed):
     """The endpoint of the routes of feeds."""
 
     guard: Guard
-    feed_names: Directory
     service: Feeds
 
     @wire.get(_FEEDS, READ_ALL, "23.5", errors=(InvalidFeed,))
@@ -195,7 +193,7 @@ class FeedRouter(wire.Routes, function="amend", error=InvalidFeed):
         """Return the rights of the caller; `get_feed` checks them itself, after the name."""
         given = call.credential
         if found.need is ADMIN:
-            return admit(self.guard, self.feed_names, call.request.feed, Role.ADMIN, given)
+            return admit(self.guard, self.service.directory, call.request.feed, Role.ADMIN, given)
         if call.request.parameters:
             return ALL
         return self.guard.check_host(Role.READ, given, other=Role.ADMIN)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from tidings.core.consumers.service import Consumers
     from tidings.core.hooks.registry import WebhookAdmin
     from tidings.core.hooks.webhook import Webhook
-    from tidings.core.model.feeds import FeedNames
     from tidings.http.wire import Declared
 
 _HOOKS = "/feeds/{feed}/hooks"
@@ -125,7 +124,6 @@ class WebhookRouter(wire.Routes, function="consume", error=InvalidConsumer):
 
     consumers: Consumers
     guard: Guard
-    feed_names: FeedNames
     optional_admin: WebhookAdmin | None = None
 
     @property

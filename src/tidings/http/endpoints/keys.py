@@ -19,7 +19,6 @@ from tidings.http.wire import UNSET, Call, Example, Fields, Given, Kind, Time, U
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed, Guard
     from tidings.core.auth.keys import KeyIssuer
-    from tidings.core.model.feeds import FeedNames
     from tidings.http.wire import Declared
 
 _KEYS = "/feeds/{feed}/keys"
@@ -208,7 +207,6 @@ class KeyRouter(wire.Routes, function="consume", error=InvalidSetting):
 
     issuer: KeyIssuer
     guard: Guard
-    feed_names: FeedNames
     new_key: Callable[[int], bytes]
 
     @wire.get(_KEYS, ADMIN, "17.11", errors=(InvalidSetting,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tidings.core import limits
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed, Guard
     from tidings.core.replication.admin import RelayControl
     from tidings.core.replication.relay import RelayPasswords
-    from tidings.core.replication.source import Sources
     from tidings.http.wire import Declared
 
 _RELAY = "/feeds/{feed}/relay"
@@ -164,14 +164,13 @@ def _action(
     return wire.post(f"{_RELAY}/{name}", ADMIN, "16.11", is_action=True, errors=errors)
 
 
+@dataclass(frozen=True)
 class ReplicaRouter(wire.Routes, function="supervise", error=InvalidRelay):
     """The endpoint of the routes of chained feeds."""
 
-    def __init__(
-        self, control: RelayControl, upstreams: RelayPasswords, guard: Guard, sources: Sources
-    ) -> None:
-        self.control, self.upstreams, self.sources = control, upstreams, sources
-        self.guard, self.feed_names = guard, control.reporter.feed_names
+    control: RelayControl
+    upstreams: RelayPasswords
+    guard: Guard
 
     @wire.get("/relays", READ_ALL, "16.11")
     def list_relays(self, call: Call) -> RelayList:
@@ -183,7 +182,7 @@ class ReplicaRouter(wire.Routes, function="supervise", error=InvalidRelay):
         relays: list[RelayReport] = []
         refused: set[int] = set()
         wrong: set[str] = set()  # the owners of passwords that were compared: a guess counts once
-        for feed in self.feed_names.all_keys():
+        for feed in self.guard.feed_names.all_keys():
             scope = feed if self.guard.knows(credential) else self.guard.scope(feed)
             try:
                 if scope not in wrong:
@@ -262,7 +261,7 @@ class ReplicaRouter(wire.Routes, function="supervise", error=InvalidRelay):
         return allowed
 
     def _check_chained(self, call: Call) -> None:
-        if call.feed not in self.sources:
+        if call.feed not in self.control.reporter.sources:
             rule = "is not chained: it has no upstream"
             raise NotChained(rule, field="feed", value=call.request.feed)
 

@@ -14,7 +14,6 @@ from tidings.http.wire import Call, Example, Fields, Ms, Unset
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
     from tidings.core.maintenance.history import History
-    from tidings.core.model.feeds import FeedNames
 
 RoleName = Annotated[str, wire.one_of(*(role.value for role in Role))]
 
@@ -55,7 +54,6 @@ class FeedReports(wire.Routes, function="consume"):
     """The endpoint of the reports. Without *history*, the deployment keeps no samples."""
 
     guard: Guard
-    feed_names: FeedNames
     history: History | None = None
 
     @wire.get("/feeds/{feed}/access", PUBLIC, "10.10")

@@ -147,15 +147,13 @@ class OpenStreams:
     def _find_ended(self, streams: Sequence[OpenStream]) -> list[OpenStream]:
         if self._lasting:
             for each in streams:
-                each.stream.renew()
-        one_of_each = {each.stream.feed: each.stream for each in streams}
-        deleted = {feed for feed, stream in one_of_each.items() if not stream.exists()}
-        return [
-            each for each in streams if each.stream.feed in deleted or self._has_ended(each.stream)
-        ]
+                each.stream.access.renew()
+        return [each for each in streams if self._has_ended(each.stream)]
 
     def _has_ended(self, stream: Stream) -> bool:
-        return (self._lasting or stream.admission.may_end) and stream.has_ended()
+        if self._lasting or stream.access.admission.may_end:
+            return stream.has_ended()
+        return not stream.access.gate.guard.feed_names.exists(stream.feed)
 
 
 async def _note_leaving(one: OpenStream, receive: Receive) -> None:
@@ -221,7 +219,7 @@ class ClientCounter:
 
 
 class EventStreams:
-    """The app for event streams. *streamer* and *compatibility* are built for the first request.
+    """The app for event streams. *streamer* is built for the first request.
 
     *origins* are the origins of web pages that may read. A stream ends after *longest_ms*, because
     Lambda does not report a disconnect, so the stream occupies a function until then. If
@@ -233,8 +231,6 @@ class EventStreams:
         self,
         *,
         streamer: Callable[[], Streamer],
-        compatibility: Callable[[], CompatibilityMode],
-        clock: Clock,
         clients: ClientCounter,
         origins: tuple[str, ...],
         longest_ms: int | None,
@@ -244,8 +240,7 @@ class EventStreams:
         self._requests = requests or OpenRequests()
         self._clients, self._pollers = clients, TailPollers(listen)
         self._open_streams = OpenStreams(lasting=longest_ms is None)
-        self._streamer, self._compatibility = streamer, compatibility
-        self._clock, self._origins, self._longest_ms = clock, origins, longest_ms
+        self._streamer, self._origins, self._longest_ms = streamer, origins, longest_ms
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -283,7 +278,7 @@ class EventStreams:
     ) -> None:
         """Serve the stream until its time limit; soon after that, disconnect a stalled client."""
         headers = headers_of(scope)
-        budget = _limits_of(headers, self._clock(), self._longest_ms)
+        budget = _limits_of(headers, stream.catch_up.reader.clock(), self._longest_ms)
         cut_s = None if self._longest_ms is None else (self._longest_ms + LAST_MS) / 1000
         cut_after: CutAfter = scope.get(CUT_AFTER, lambda _: None)
         describe = partial(_describe, stream, user_agent_of(headers))
@@ -335,7 +330,7 @@ class EventStreams:
                 chunk = await chunks.next()
                 # Check after the read, because the read may take long, and a client must not
                 # receive anything after its key has ended.
-                if stream.admission.may_end and await in_thread(stream.has_ended):
+                if stream.access.admission.may_end and await in_thread(stream.has_ended):
                     one.revoke()
                     break
                 if await self._send_events(send, live, chunk, over, budget):
@@ -376,7 +371,7 @@ class EventStreams:
 
     async def _release_slot(self, stream: Stream) -> None:
         with suppress(TidingsError):  # if this fails, the slot expires
-            await in_thread(stream.close)
+            await in_thread(stream.access.close)
 
     async def _send_events(
         self, send: Send, live: LiveStream, chunk: Chunk, over: Future[None], budget: _Budget
@@ -409,18 +404,19 @@ class EventStreams:
         block = stream.beginning(without_cursor=without_cursor)
         if block:
             budget.size -= await send_body(send, block, more=True)
-        elif not stream.lines and (stream.cursors or ends):
+        elif not stream.lines and (stream.format.cursors or ends):
             budget.resume = RESUME
         return block
 
     def _as_oplog(self, path: str) -> bool:
-        return self._compatibility().are_oplogs(feed_of(path))
+        guard = self._streamer().gate.guard
+        return CompatibilityMode(guard.profiles, guard.feed_names).are_oplogs(feed_of(path))
 
 
 def _describe(stream: Stream, user_agent: str) -> Client:
     transport = NDJSON if stream.lines else SSE
-    key, page = stream.admission.key, stream.progress.page
-    return Client(transport, stream.since_ms, stream.filter, page, key, user_agent)
+    key, page = stream.access.admission.key, stream.progress.page
+    return Client(transport, stream.access.since_ms, stream.filter, page, key, user_agent)
 
 
 def accepts_events(accept: str) -> bool:

@@ -177,7 +177,7 @@ class LiveStream:
     def send(self, texts: _Texts) -> bool:
         """Write the pages that were not sent; return True if there was something to write."""
         stream = self.stream
-        if self.detached.done() or (stream.admission.may_end and stream.has_ended()):
+        if self.detached.done() or (stream.access.admission.may_end and stream.has_ended()):
             self.leave()
             return False
         text = texts.of(stream)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.core.scene import FEED, NOW, Scene, line, op, page
 from tidings.core import limits
-from tidings.core.auth.guard import Credential
+from tidings.core.auth.guard import Allowed, Credential
 from tidings.core.auth.passwords import hash_password
 from tidings.core.catchup import sse
 from tidings.core.catchup.catchup import Progress, in_log
@@ -201,7 +201,7 @@ def test_a_stream_of_a_key_that_may_be_forgotten_ends(scene: Scene) -> None:
     """The profile keeps the last 1,000 revoked keys, and of older ones only the time."""
     scene.post(op("a"))
     stream = scene.streamer.open(FEED, "")
-    stream.admission = Admission("k0")
+    stream.access.allowed = Allowed(admission=Admission("k0"))
     later = scene.now_ms + limits.ENDED_MAX
     standing: tuple[Ended, ...] = ()
     for n in range(limits.ENDED_MAX + 1):
@@ -211,7 +211,7 @@ def test_a_stream_of_a_key_that_may_be_forgotten_ends(scene: Scene) -> None:
     assert "k0" not in {each.key for each in standing}
     assert stream.has_ended()
     after = scene.streamer.open(FEED, "")
-    after.admission = Admission("k9999")
+    after.access.allowed = Allowed(admission=Admission("k9999"))
     assert not after.has_ended()
 
 

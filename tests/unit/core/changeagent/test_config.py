@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.fakes import MemoryOperatorDocuments
 from tests.unit.core.changeagent.gates import gate
-from tests.unit.core.scene import FEED, FEEDS, Scene
+from tests.unit.core.scene import FEED, Scene
 from tidings.core.changeagent.config import (
     Administrator,
     Configuration,
@@ -24,7 +24,7 @@ from tidings.core.changeagent.config import (
 from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
 from tidings.core.changeagent.webhooks import Hook, Verdict, as_document, check, hooks_from
 from tidings.core.errors import InvalidSetting, RefusedByHook, Unavailable
-from tidings.core.model.feeds import FixedFeeds, Retention
+from tidings.core.model.feeds import Retention
 
 S = 1_000_000_000
 FULL = Configuration(5, 60 * S, 20 * S, 3 * S, (Hook("http://a", (("b", "c"),)),))
@@ -173,7 +173,7 @@ class Contended(MemoryOperatorDocuments):
 
 
 def administrator(documents: MemoryOperatorDocuments) -> Administrator:
-    return Administrator(documents, gate(Scene(), documents), FixedFeeds(FEEDS))
+    return Administrator(documents, gate(Scene(), documents))
 
 
 def test_a_configuration_is_made_on_top_of_what_others_set() -> None:
