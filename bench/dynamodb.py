@@ -44,6 +44,7 @@ from tidings.core.model.feeds import STATE
 from tidings.core.model.filters import EVERYTHING
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
+from tidings.core.settings.profiles import Losses
 from tidings.core.state.projector import Projector, RemovedParentsWriter, SumKeeper
 from tidings.core.state.removed_parents import RemovedParentsReader
 from tidings.core.state.tombstones import TombstoneStore
@@ -90,11 +91,7 @@ class Engine:
             log,
             DynamoDBState(made, store.table_name("state"), sleep_ms),
             DynamoDBFollowers(made, control),
-            Appender(
-                log=log,
-                claims=DynamoDBClaims(made, control),
-                runtime=_RUNTIME,
-            ),
+            Appender(log=log, claims=DynamoDBClaims(made, control), runtime=_RUNTIME),
         )
 
     @property
@@ -107,12 +104,12 @@ class Engine:
 
     @property
     def catch_up(self) -> CatchUp:
-        kept = RemovedParentsReader(MemoryRemovedParents(), self.followers)
         return CatchUp(
             reader=self.reader,
             states=self.state,
             tombstones=self.tombstones,
-            removed_parents_reader=kept,
+            removed_parents_reader=RemovedParentsReader(MemoryRemovedParents(), self.followers),
+            losses=Losses(MemoryProfiles()),
         )
 
     def projector(self, feed: str) -> Projector:

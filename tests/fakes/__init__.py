@@ -4,12 +4,12 @@ They pass the same contract as the stores of `tidings.aws` and bound their answe
 that code which relies on more than the ports promise fails here too.
 """
 
+from tests.fakes.records import MemoryRecords
 from tidings.server.memory import (
     MemoryConnections,
     MemoryFollowers,
     MemoryInbox,
     MemoryKeyUsage,
-    MemoryRecords,
     MemoryRegistry,
     MemorySubscriptions,
 )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from threading import Lock, RLock
 
 from tests.fakes.log import MemoryLog
+from tests.fakes.records import MemoryRecords
 from tests.fakes.state import MemoryRemovedParents
 from tidings.core.auth.keys import KeyStore
 from tidings.core.changeagent.documents import OperatorDocuments
@@ -19,7 +20,6 @@ from tidings.core.replication.election import Coordinator
 from tidings.core.replication.relay import Relay, RelayStore
 from tidings.core.settings.profiles import ProfileStore
 from tidings.core.state.removed_parents import RemovedParents
-from tidings.server.memory import MemoryRecords
 
 
 class MemoryProfiles(ProfileStore):

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from threading import Lock
 
+from tests.fakes.records import MemoryRecords
 from tidings.core import limits
 from tidings.core.changeagent.tag_index import Summary
 from tidings.core.state.removed_parents import RemovedParents
 from tidings.core.state.rows import ABSENT, NOTHING, Difference, Lines, Overwritten, Row, bucket_of
 from tidings.core.state.sums import Sums
 from tidings.core.state.tombstones import TombstoneStore
-from tidings.server.memory import MemoryRecords
 
 _ROW_OVERHEAD_BYTES = 100  # what DynamoDB counts for a row in addition to its key and line
 

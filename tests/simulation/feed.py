@@ -27,6 +27,7 @@ class Feed:
             states=scene.state,
             tombstones=scene.tombstones,
             removed_parents_reader=scene.removed_parents_reader,
+            losses=scene.catch_up.losses,
         )
         self._posts = 0
 

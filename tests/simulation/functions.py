@@ -28,7 +28,8 @@ from tidings.core.log.reader import Filler, Reader
 from tidings.core.maintenance.retention import RetentionService
 from tidings.core.maintenance.sweep import Step, Sweeper
 from tidings.core.model.feeds import Retention, lane_of, one_lane
-from tidings.core.settings.profiles import Losses, MaxAges, Profile
+from tidings.core.replication.copies import CopiedLosses
+from tidings.core.settings.profiles import MaxAges, Profile
 from tidings.core.state.projector import SumKeeper
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.push import Pusher
@@ -182,9 +183,9 @@ class Services(Assembly):
         return functions.before if stale else functions.profiles
 
     @cached_property
-    def losses(self) -> Losses:
+    def losses(self) -> CopiedLosses:
         """By the profiles as they are stored."""
-        return Losses(self._functions.stored)
+        return CopiedLosses(self._functions.stored, self.copies, lambda: self.stores.relays)
 
     @property
     def prefetch(self) -> Any:

@@ -23,7 +23,6 @@ from tidings.core.followers.follower import STATE
 from tidings.core.model import cursors
 from tidings.core.model.feeds import Retention
 from tidings.core.replication.admin import Action
-from tidings.core.replication.serve import ReplicationReader
 from tidings.core.replication.source import Role, Source
 from tidings.core.state.sums import SumReader
 
@@ -69,7 +68,8 @@ class Relays:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        master = (ReplicationReader(world.catch_up(), {}), FEED)
+        host = world.functions.undisturbed(lambda: world.scheduler.now_ms)
+        master = host.replication_reader, FEED
         sums = SumReader(world.stores.sums, world.stores.followers)
         self.network = Network(world, {MASTER: master}, {}, {MASTER: sums})
         self.leases = CheckedLeases(world)

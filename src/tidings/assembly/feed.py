@@ -48,12 +48,12 @@ if TYPE_CHECKING:
     from tidings.core.maintenance.status import Reporter
     from tidings.core.maintenance.sweep import Step, Sweeper
     from tidings.core.replication.admin import RelayControl
-    from tidings.core.replication.copies import WriteGuard
+    from tidings.core.replication.copies import CopiedLosses, WriteGuard
     from tidings.core.replication.replicate import Relayer
     from tidings.core.replication.serve import ReplicationReader
     from tidings.core.replication.source import Sources
     from tidings.core.replication.wire import Upstream
-    from tidings.core.settings.profiles import CompatibilityMode, Losses, PushLanes, RecentProfiles
+    from tidings.core.settings.profiles import CompatibilityMode, PushLanes, RecentProfiles
     from tidings.core.settings.values import Admission
     from tidings.core.state.projector import SumDemand, SumKeeper
     from tidings.core.state.removed_parents import RemovedParentsReader
@@ -236,14 +236,10 @@ class Assembly:
         return Copies(self.settings.sources, lambda: self.stores.relays, self.aging)
 
     @cached_property
-    def losses(self) -> Losses:
-        from tidings.core.settings.profiles import Losses
-
-        if not self.settings.sources:
-            return Losses(self.profiles)
+    def losses(self) -> CopiedLosses:
         from tidings.core.replication.copies import CopiedLosses
 
-        return Losses(self.profiles, CopiedLosses(self.copies, self.stores.relays))
+        return CopiedLosses(self.profiles, self.copies, lambda: self.stores.relays)
 
     def about(self, feed: str) -> None:
         """Record that *feed* is being swept, for log messages that do not name the feed."""
@@ -406,16 +402,14 @@ class Assembly:
     @cached_property
     def catch_up(self) -> CatchUp:
         from tidings.core.catchup.catchup import CatchUp
-        from tidings.core.replication.copies import CopiedUntil
 
         return CatchUp(
             reader=self.reader,
             states=self.stores.state,
             tombstones=self.stores.tombstones,
             removed_parents_reader=self.removed_parents_reader,
+            losses=self.losses,
             archive=self.archive_reader,
-            lost=self.losses,
-            copied_until=CopiedUntil(self.copies, self.stores.relays),
         )
 
     @cached_property
@@ -435,20 +429,13 @@ class Assembly:
     def lister(self) -> Lister:
         from tidings.core.changeagent.list import Lister
 
-        steady = self.runtime.steady
-        return Lister(self.reader, steady, self.stores.tags, self.losses, self.copies)
+        return Lister(self.reader, self.runtime.steady, self.stores.tags, self.losses)
 
     @cached_property
     def replication_reader(self) -> ReplicationReader:
         from tidings.core.replication.serve import ReplicationReader
 
-        return ReplicationReader(
-            catch_up=self.catch_up,
-            sources=self.copies,
-            relays=self.stores.relays,
-            log=self.stores.log,
-            lost=self.losses.ranges,
-        )
+        return ReplicationReader(self.catch_up, self.losses)
 
     @cached_property
     def sum_reader(self) -> SumReader:
@@ -902,18 +889,13 @@ class Assembly:
         from tidings.core.maintenance.status import Reporter
 
         without_retries = self.stores.without_retries
-        stores = without_retries or self.stores
         return Reporter(
-            checkpoints=stores.followers,
+            store=(without_retries or self.stores).followers,
             counters=self.stores.counters,
             reader=self._reader(without_retries) if without_retries else self.reader,
             feed_names=self.directory,
-            configured=self.settings.feeds,
             followers=self.built_in_followers,
-            sources=self.copies,
-            lost=self.losses.ranges,
-            condition=lambda feed: self.stores.relays.relay(feed).status,
-            storage=self.storage_problem,
+            losses=self.losses,
         )
 
     # The routes.
@@ -1079,7 +1061,7 @@ class Assembly:
     def _report(self) -> Endpoint:
         from tidings.http.endpoints.status import Status
 
-        return Status(self.reporter, self.settings.feeds, self.settings.url_prefix)
+        return Status(self.reporter, self.settings.url_prefix, self.storage_problem)
 
 
 class _LazyKeys:

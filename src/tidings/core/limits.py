@@ -297,7 +297,7 @@ NOTES_MAX = 100  # records of operators' actions that are returned at once, the 
 NOTE_MS = 365 * 24 * 3600 * 1000  # lifetime of the record of an operator's action, for an audit
 LOG_ENTRIES_MAX = 1000  # operations of the log that are returned at once to an operator
 LOG_BYTES_MAX = 2 * 1024 * 1024  # size of operations returned at once; a Lambda response holds 6 MB
-SAVE_ATTEMPTS_MAX = 5  # attempts to change a record (`records`); one fails if another comes first
+SAVE_ATTEMPTS_MAX = 8  # attempts to change a record; a relay saves its own 20 times a second
 
 # --- chained feeds --------------------------------------------------------------------------
 SHARE_PARTS_MAX = 4096  # parts into which a feed may be divided

@@ -10,12 +10,10 @@ from tidings.aws.effects import now_ms
 from tidings.core.catchup.catchup import in_copy, margin
 from tidings.core.errors import FeedDeleted, InvalidFeed, UnknownFeed
 from tidings.core.followers.follower import STATE
-from tidings.core.log.reader import is_beyond
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.operations import as_event
 from tidings.core.model.pages import Page
 from tidings.core.replication.copies import CopiedLosses, Copies
-from tidings.core.settings.profiles import Losses
 from tidings.core.state.rows import Row
 from tidings.core.state.tombstones import forgotten, known_since
 from tidings.spark.backends import ArchiveBackend, Ends, even
@@ -96,11 +94,11 @@ class DynamoDBBackend:
         A page after the end of the log was lost, unless the feed is chained: a chained feed may
         not have copied the page yet.
         """
-        feed, relays = self.where.feed, self.dynamodb.relays()
+        feed = self.where.feed
         copies = Copies(self.dynamodb.settings.sources, self.dynamodb.relays, now_ms)
-        if is_beyond(self.dynamodb.log(), feed, at.page, chained=feed in copies):
+        if feed not in copies and at.page > self.dynamodb.log().head(feed):
             return True
-        return Losses(self.dynamodb.profiles(), CopiedLosses(copies, relays))(feed, at)
+        return CopiedLosses(self.dynamodb.profiles(), copies, self.dynamodb.relays)(feed, at)
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
         if self.where.from_archive:

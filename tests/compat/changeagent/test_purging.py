@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes import MemoryOperatorDocuments, MemoryTags
+from tests.fakes import MemoryOperatorDocuments
 from tests.unit.core.scene import FEED, Scene, op
 from tidings.core.changeagent import config
 from tidings.core.changeagent.config import Configuration, Purges
 from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
-from tidings.core.changeagent.list import Lister, Query
+from tidings.core.changeagent.list import Query
 from tidings.core.errors import BelowFloor
 from tidings.core.model.feeds import Retention
 
@@ -29,7 +29,7 @@ class Purging:
         self.scene.project()
         self.scene.push()
         self.scene.now_ms += 120_000
-        self.lister = Lister(self.scene.reader, self.scene.runtime.steady, MemoryTags())
+        self.lister = self.scene.lister()
 
     def allow(self, records: int, seconds: int) -> None:
         found = Configuration(purge_records=records, purge_ns=seconds * 1_000_000_000)

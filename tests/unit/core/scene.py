@@ -56,6 +56,9 @@ from tidings.core.maintenance.sweep import FollowerMonitor, Step, Sweeper
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, Pages, encode
+from tidings.core.replication.copies import CopiedLosses
+from tidings.core.replication.relay import Relay
+from tidings.core.replication.source import Source
 from tidings.core.settings.profiles import PushLanes, RecentProfiles
 from tidings.core.state.projector import Projector, SumDemand
 from tidings.core.state.rows import StateStore
@@ -64,6 +67,7 @@ from tidings.core.websocket.push import Pusher
 from tidings.http.settings import Shared
 
 FEED = "main"
+UPSTREAM = "https://b.example/feeds/main"
 FEEDS = frozenset({FEED, "other"})
 NOW = 1_763_000_000_000
 RETENTION = Retention(age_ms=2 * limits.RETENTION_MS_MIN, records_min=0)
@@ -280,6 +284,12 @@ class Scene:
         self.gathering = host.archive_follower
         self.sweeper, self.retention_service = host.sweeper, host.retention_service
 
+    def chained(self, **known: Any) -> CopiedLosses:
+        """Return what is known of the feed if it is a copy, with *known* in its relay."""
+        relays = MemoryRelays(self.log)
+        assert relays.write(Relay(FEED), replace(Relay(FEED), **known))
+        return CopiedLosses(self.profiles, {FEED: Source(UPSTREAM)}, lambda: relays)
+
     def lane(self, number: int) -> Pusher:
         """Return a lane of push, in a process of its own."""
         return cast(Pusher, self.host.pusher(number))
@@ -380,7 +390,7 @@ class Scene:
 
     def lister(self, tags: MemoryTags | None = None) -> Lister:
         """Return the list of changes, with an index of *tags*."""
-        return Lister(self.reader, self.runtime.steady, tags or MemoryTags())
+        return Lister(self.reader, self.runtime.steady, tags or MemoryTags(), self.catch_up.losses)
 
     def connect(self, name: str = "c") -> str:
         """Open a WebSocket connection; return its id."""

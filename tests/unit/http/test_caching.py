@@ -43,7 +43,7 @@ class Feed:
             lister=self.scene.lister,
             gate=lambda: gate(self.scene, documents),
         )
-        replication_reader = ReplicationReader(self.scene.catch_up, {})
+        replication_reader = ReplicationReader(self.scene.catch_up, self.scene.host.losses)
         self.pages = ReplicationApp(
             guard=lambda: self.scene.guard,
             clock=self.scene.clock,

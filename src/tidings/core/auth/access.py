@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidings.core.auth.guard import READ
-from tidings.core.auth.quotas import Charges, ReadCharge, StreamQuota, StreamSlot, free
+from tidings.core.auth.quotas import Charges, ReadCharge, StreamQuota, StreamSlot
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed, Credential, Guard
@@ -19,7 +19,7 @@ class ReaderGate:
 
     guard: Guard
     quota: StreamQuota
-    charges: Charges = free
+    charges: Charges
 
     def admit(self, feed: str, given: Credential | None) -> ReaderAccess:
         """Return the access of a reader of *feed* with the credential *given*.

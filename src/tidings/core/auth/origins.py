@@ -88,7 +88,8 @@ def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_bo
             "is not an origin that may change anything here", field="Origin", value=origin
         )
     kind = headers.get("content-type", "")
-    if has_body and _is_browser(headers) and kind.partition(";")[0].strip().lower() in _OF_FORMS:
+    is_browser = "origin" in headers or "sec-fetch-site" in headers
+    if has_body and is_browser and kind.partition(";")[0].strip().lower() in _OF_FORMS:
         rule = "must not be a content type that an HTML form can send, if a browser sends it"
         raise WrongContentType(rule, field="Content-Type", value=kind)
 
@@ -111,10 +112,6 @@ def _may(headers: Mapping[str, str], origins: Collection[str]) -> bool:
     if origin is None:
         return site != "cross-site"
     return origin in origins or site == "same-origin" or _is_own(origin, headers.get("host", ""))
-
-
-def _is_browser(headers: Mapping[str, str]) -> bool:
-    return "origin" in headers or "sec-fetch-site" in headers
 
 
 def _is_own(origin: str, host: str) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.catchup.matching import Chosen, Rows, page_part, row_event
 from tidings.core.errors import Unavailable
-from tidings.core.log.reader import PagesLost, Run, is_beyond
+from tidings.core.log.reader import PagesLost, Run
 from tidings.core.model.cursors import (
     PAGE_END,
     PARTS_MAX,
@@ -36,13 +36,14 @@ from tidings.core.settings.profiles import possible
 from tidings.core.state.tombstones import forgotten, known_since
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tidings.core.archive.reader import ArchiveReader
     from tidings.core.catchup.matching import Part
     from tidings.core.log.reader import Reader
     from tidings.core.model.filters import Filter
     from tidings.core.model.pages import Page
+    from tidings.core.settings.profiles import Losses
     from tidings.core.state.removed_parents import RemovedParentsReader
     from tidings.core.state.rows import Lines, Row, StateStore
     from tidings.core.state.tombstones import TombstoneStore
@@ -196,18 +197,14 @@ class CatchUp:
     """A reader from a cursor to the frontier.
 
     *tombstones* has the time since which the state has the tombstones of all deleted objects.
-    *lost* takes a feed and a cursor. It returns True if a reader with this cursor may have received
-    operations that a restore of the log has lost. For *copied_until* see
-    `replication.copies.CopiedUntil`.
     """
 
     reader: Reader
     states: StateStore
     tombstones: TombstoneStore
     removed_parents_reader: RemovedParentsReader
+    losses: Losses
     archive: ArchiveReader | None = None
-    lost: Callable[[str, Cursor], bool] = lambda feed, cursor: False
-    copied_until: Callable[[str, int], int | None] = lambda feed, page: None
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
         """Return the progress for *cursor*.
@@ -215,7 +212,7 @@ class CatchUp:
         If the changes since the cursor are gone, the progress begins with `reset` and a copy of all
         objects.
         """
-        if self.lost(feed, cursor):
+        if self.losses(feed, cursor):
             return self._everything(feed)
         match cursor:
             case Now():
@@ -264,7 +261,7 @@ class CatchUp:
         The time of the place is the current time, because later pages are written from now on. In a
         chained feed, it is the time of the copied page.
         """
-        seconds = self.copied_until(feed, page)
+        seconds = self.losses.copied_s(feed, page)
         return Place(page, PAGE_END, self.reader.clock() // 1000 if seconds is None else seconds)
 
     def _from_place(self, feed: str, place: Place) -> Progress:
@@ -286,11 +283,10 @@ class CatchUp:
         feed then. The time of the cursor shows nothing, because a lost log may have skipped
         numbers at any time, and this log may have grown since.
         """
-        chained = self.copied_until(feed, number) is not None
-        if not is_beyond(self.reader.log, feed, number, chained=chained):
-            return False
+        if self.losses.is_copy(feed):
+            return False  # the feed may still copy the page from its upstream (PROTOCOL 5.9)
         head = self.reader.log.head(feed)
-        return number - head <= possible(head, limits.PAGE_NUMBER_MAX)
+        return 0 < number - head <= possible(head, limits.PAGE_NUMBER_MAX)
 
     def _is_archived(self, feed: str, place: Place) -> bool:
         """Return True if the archive has the page of *place*, and later ones that the log lacks."""

@@ -189,7 +189,7 @@ class Stream:
     format: StreamFormat
     template: str = field(init=False)
     write: Encode | None = field(init=False)
-    _key: tuple[Filter, str, StreamFormat] | None = field(default=None, init=False)
+    _key: tuple[Hashable, ...] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         wanted, clock = self.format, self.catch_up.reader.clock
@@ -298,10 +298,8 @@ class Stream:
 
 
 @lru_cache(maxsize=4096)  # more forms than streams have at a time; further ones are only slower
-def _text_key(
-    wanted: Filter, template: str, form: StreamFormat
-) -> tuple[Filter, str, StreamFormat]:
-    return wanted, template, form
+def _text_key(*form: Hashable) -> tuple[Hashable, ...]:
+    return form
 
 
 def _is_cursor(progress: Progress) -> bool:

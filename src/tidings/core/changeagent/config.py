@@ -232,10 +232,10 @@ class Administrator:
         """
         guard = self.gate.guard
         is_shared = not guard.open and any(
-            key != DEFAULT_FEED for key in self.gate.guard.feed_names.all_keys()
+            key != DEFAULT_FEED for key in guard.feed_names.all_keys()
         )
         if not (is_shared or guard.profiles.profile(HOST).is_protected):
-            return self.gate.check(self.gate.guard.feed_names.key(DEFAULT_FEED), need, given)
+            return self.gate.check(guard.feed_names.key(DEFAULT_FEED), need, given)
         if guard.check_host(Role.ADMIN, given).feed_prefixes:
             raise OutsideKey("permits only some feeds, and this request concerns the host")
         return ALL

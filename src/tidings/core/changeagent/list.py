@@ -23,20 +23,20 @@ from tidings.core.changeagent.changes import (
     tags_of,
 )
 from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange, parse_integer
-from tidings.core.log.reader import PagesLost, is_beyond
+from tidings.core.log.reader import PagesLost
 from tidings.core.model.cursors import Place
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.model.operations import parse_line
 from tidings.core.newest import Newest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tidings.core.changeagent.tag_index import TagStore
     from tidings.core.effects import Clock
     from tidings.core.log.reader import Reader
-    from tidings.core.model.cursors import Cursor
     from tidings.core.model.pages import Page
+    from tidings.core.settings.profiles import Losses
 
 _GROWTH = 4  # each read is this many times as large as the previous read
 
@@ -213,17 +213,14 @@ class Scan:
 class Lister:
     """The service that lists the changes of feeds.
 
-    *lost* takes a feed and a cursor. It returns True if a client with this cursor may have received
-    entries that a restore of the log has lost. *chained* are the chained feeds: an id after the end
-    of such a feed may come from its upstream. The head of each feed is cached for
-    `limits.HEAD_AGE_MS`.
+    An id after the end of a chained feed may come from its upstream. The head of each feed is
+    cached for `limits.HEAD_AGE_MS`.
     """
 
     reader: Reader
     steady: Clock
     index: TagStore
-    lost: Callable[[str, Cursor], bool] = lambda feed, cursor: False
-    chained: Container[str] = ()
+    losses: Losses
     _heads: Newest[str, tuple[int, int]] = field(default_factory=Newest)
 
     def list(self, feed: str, query: Query) -> Listing:
@@ -260,11 +257,11 @@ class Lister:
     def _has_lost(self, feed: str, since: int) -> bool:
         """Return True if *since* is an id of a page that the log once had and then lost."""
         page, slot = place_of(since)
-        if self.lost(feed, Place(page, slot, seconds=0)):
+        if self.losses(feed, Place(page, slot, seconds=0)):
             return True
         _, known = self._heads.get(feed, (0, 0))
-        chained = feed in self.chained
-        return since > known and is_beyond(self.reader.log, feed, page, chained=chained)
+        is_new = since > known and not self.losses.is_copy(feed)
+        return is_new and page > self.reader.log.head(feed)
 
     def one(self, feed: str, number: int, bound: Filter = EVERYTHING) -> str:
         """Return the change with the id *number*, in JSON.

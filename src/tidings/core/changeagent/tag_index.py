@@ -54,10 +54,8 @@ class Summary:
 
     def may_hold(self, tags: Iterable[str]) -> bool:
         """Return False only if no entry of these pages has one of *tags*."""
-        return any(all(self._has(bit) for bit in _bits_of(tag, 8 * len(self.bits))) for tag in tags)
-
-    def _has(self, bit: int) -> bool:
-        return bool(self.bits[bit >> 3] & 1 << (bit & 7))
+        wanted = (_bits_of(tag, 8 * len(self.bits)) for tag in tags)
+        return any(all(self.bits[bit >> 3] & 1 << (bit & 7) for bit in bits) for bits in wanted)
 
 
 def summary_of(pages: Sequence[Page], tags: Collection[str], *, page_ms: int) -> Summary:

@@ -69,11 +69,6 @@ def _user(line: str, where: str) -> tuple[str, str]:
     return name, stored
 
 
-def _principal(name: str) -> str:
-    """Return a digest of *name*, because *name* may have any length and any characters."""
-    return hashlib.sha256(f"user\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
-
-
 def encode_users(users: dict[str, str]) -> str:
     """Return the stored form of *users*: an htpasswd file without comments."""
     return "".join(f"{name}:{stored}\n" for name, stored in users.items())
@@ -123,7 +118,9 @@ class UserAuthenticator:
         stored = dict(line.split(":", 1) for line in text.splitlines())
         if given is None or not self._is_one(feed, stored, given):
             raise WrongUser("must be a user of the feed, with the user's password", field="user")
-        return Allowed(principal=_principal(given.user))
+        # A digest, because the name may have any length and any characters.
+        name = f"user\0{given.user}".encode("utf-8", "surrogatepass")
+        return Allowed(principal=hashlib.sha256(name).hexdigest())
 
     def _is_one(self, feed: str, stored: Mapping[str, str], given: Credential) -> bool:
         known = stored.get(given.user)

@@ -10,7 +10,7 @@ from tidings.core import limits
 from tidings.core.consumers import position as positions
 from tidings.core.consumers.consumer import ack_through
 from tidings.core.errors import ConsumerFellOff, InvalidConsumer
-from tidings.core.log.reader import PagesLost, is_beyond
+from tidings.core.log.reader import PagesLost
 from tidings.core.model.cursors import Place
 from tidings.core.model.feeds import STATE
 from tidings.core.model.operations import parse_line
@@ -61,7 +61,7 @@ class LogView:
             rule = "names a page that was lost; begin with `copy`, or with an id that is in the log"
             raise InvalidConsumer(rule, field=field, value=positions.encode_position(position))
         page = positions.rank(position)[0]
-        if is_beyond(self.reader.log, feed, page, chained=False):
+        if page > self.reader.log.head(feed):
             rule = "is not an id of this feed, because it is after the end of the log"
             raise InvalidConsumer(rule, field=field, value=positions.encode_position(position))
 

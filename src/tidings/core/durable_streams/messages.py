@@ -131,11 +131,10 @@ def body_of(media_type: str, data: Sequence[Any]) -> bytes:
     """Return the body of a response that has messages with these *data*."""
     if media_type == JSON_TYPE:
         return f"[{','.join(map(to_canonical_json, data))}]".encode()
-    return b"".join(_bytes_of(each) for each in data)
-
-
-def _bytes_of(data: dict[str, str]) -> bytes:
-    return data["text"].encode() if "text" in data else base64.b64decode(data["base64"])
+    return b"".join(
+        each["text"].encode() if "text" in each else base64.b64decode(each["base64"])
+        for each in data
+    )
 
 
 def data_of(page: Page, first: int) -> list[Any]:

@@ -63,7 +63,8 @@ class Registry:
         def attempt() -> Named | None:
             current = self.documents.operator_document(feed, _DOCUMENT)
             made = change(_parse(current.text))
-            changed = replace(current, text=_encode(made))
+            text = json.dumps([asdict(each) for each in made.values()], separators=(",", ":"))
+            changed = replace(current, text=text)
             return made if self.documents.write(feed, _DOCUMENT, changed) else None
 
         return until_saved(attempt, f"the webhooks of {public_name(feed)}")
@@ -199,7 +200,3 @@ def _parse(text: str) -> Named:
         each["name"]: Webhook(**{**each, "secrets": tuple(Secret(**s) for s in each["secrets"])})
         for each in stored
     }
-
-
-def _encode(named: Named) -> str:
-    return json.dumps([asdict(each) for each in named.values()], separators=(",", ":"))

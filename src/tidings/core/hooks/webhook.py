@@ -123,12 +123,14 @@ class Webhook:
         """Return the headers of the attempt at *now_ms* to send *body*."""
         seconds = str(now_ms // 1000)
         signed = f"{message_id}.{seconds}.{body}".encode()
+        digests = (hmac.digest(_key(each), signed, "sha256") for each in self.signing(now_ms))
+        signatures = (f"v1,{b64encode(each).decode()}" for each in digests)
         return {
             "content-type": _KINDS.get(self.format, "application/json"),
             "user-agent": f"tidings/{VERSION}",
             "webhook-id": message_id,
             "webhook-timestamp": seconds,
-            "webhook-signature": " ".join(_signature(s, signed) for s in self.signing(now_ms)),
+            "webhook-signature": " ".join(signatures),
         }
 
     def rotate(self, secret: str, now_ms: int) -> Webhook:
@@ -194,10 +196,6 @@ def webhook_from(name: str, given: Mapping[str, object], secrets: tuple[Secret, 
 
 def _key(secret: str) -> bytes:
     return b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
-
-
-def _signature(secret: str, signed: bytes) -> str:
-    return f"v1,{b64encode(hmac.digest(_key(secret), signed, 'sha256')).decode()}"
 
 
 _GONE = 410

@@ -68,14 +68,6 @@ class Run:
     floor: int = 0
 
 
-def is_beyond(log: LogStore, feed: str, page: int, *, chained: bool) -> bool:
-    """Return True if *feed* had *page* and lost it, because its log has never assigned this number.
-
-    A *chained* feed may still copy the page from its upstream (PROTOCOL 5.9).
-    """
-    return not chained and page > log.head(feed)
-
-
 def contiguous(pages: Sequence[Page], after: int) -> int:
     """Return how many of *pages* follow page *after* without a hole."""
     for count, page in enumerate(pages):

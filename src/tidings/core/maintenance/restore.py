@@ -190,7 +190,10 @@ class Restorer:
         # The lost pages of an unfinished restore, or None if all restores are complete.
         unfinished = [each for each in self._lost(feed) if each[0] - 1 <= frontier.page <= each[1]]
         begun = unfinished[-1] if unfinished else None
-        kept = self._end_before(feed, begun) if begun else frontier
+        kept = frontier
+        if begun:
+            page = self.reader.at(feed, begun[0] - 1)
+            kept = page.end if page else Place(begun[0] - 1, PAGE_END, 0)
         strays = frozenset(self._pages_after(feed, kept.page))
         known = max([kept.page, assigned, *strays, *self._assigned_pages(feed)])
         if begun and known <= begun[1] + 1:
@@ -245,10 +248,6 @@ class Restorer:
         """
         known = (last for _, last in self._lost(HOST))
         remember_lost(self.profiles, HOST, (1, max([last, *known])))
-
-    def _end_before(self, feed: str, lost: Lost) -> Place:
-        page = self.reader.at(feed, lost[0] - 1)
-        return page.end if page else Place(lost[0] - 1, PAGE_END, 0)
 
     def _lost(self, feed: str) -> tuple[Lost, ...]:
         return self.profiles.profile(feed).lost

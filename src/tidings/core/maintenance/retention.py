@@ -159,7 +159,8 @@ class RetentionService:
             times.append(page.at_ms + rule.age_ms if page else None)
             return first
 
-        raised = max(young(rule, *held) for rule in self._rules(feed))
+        rules = [self.retention, *filter(None, (rule(feed) for rule in self.rules))]
+        raised = max(young(rule, *held) for rule in rules)
         if self.holds and held:
             raised = max(raised, young(self.holds.cap))
         # If the floor would be in a skipped range, use the first number of the range.
@@ -203,10 +204,6 @@ class RetentionService:
         bound = head - count
         beyond = self.reader.next(feed, bound + 1) if count and bound > 0 else None
         return min(bound, bound - beyond.skipped) if beyond and beyond.first <= bound else bound
-
-    def _rules(self, feed: str) -> list[Retention]:
-        rules = (rule(feed) for rule in self.rules)
-        return [self.retention, *(rule for rule in rules if rule)]
 
     def _first_young(
         self, feed: str, floor: int, bound: int, since_ms: int

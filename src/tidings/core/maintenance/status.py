@@ -20,7 +20,7 @@ from tidings.core.model.timestamps import from_ms
 from tidings.core.newest import Newest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Sequence
 
     from tidings.core.counters import Counters, LogCounter, Totals
     from tidings.core.errors import StorageFailed
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from tidings.core.log.reader import Reader
     from tidings.core.model.feeds import FeedNames
     from tidings.core.model.pages import Page
-    from tidings.core.replication.source import Sources
-    from tidings.core.settings.profiles import Lost
+    from tidings.core.replication.copies import CopiedLosses
 
 OK, LAGGING, STALLED, UNAVAILABLE = "OK", "LAGGING", "STALLED", "UNAVAILABLE"
 LOCAL = "local"  # the source of a feed that producers post to
@@ -94,22 +93,15 @@ class FollowerStatus:
 class Reporter:
     """The status service. Reports are cached for `limits.STATUS_AGE_MS`.
 
-    A report names only the *configured* feeds, because it needs no credential. *sources* are the
-    upstreams of chained feeds. *lost* returns the ranges of pages that restores of the feed lost,
-    and *condition* the status of the relay of a chained feed. *storage* returns a problem of the
-    storage, or None.
+    A report names only the configured feeds, because it needs no credential.
     """
 
-    checkpoints: FollowerStore
+    store: FollowerStore
     counters: Counters
     reader: Reader
     feed_names: FeedNames
     followers: BuiltInFollowers
-    configured: Collection[str] = ()
-    sources: Sources = field(default_factory=dict)
-    lost: Callable[[str], Sequence[Lost]] = lambda feed: ()
-    condition: Callable[[str], str] = lambda feed: ""
-    storage: Callable[[], StorageFailed | None] = lambda: None
+    losses: CopiedLosses
     _recent: Newest[str, tuple[int, Report]] = field(default_factory=Newest)
 
     def report(self, feed: str) -> Report:
@@ -124,36 +116,24 @@ class Reporter:
         if recent is None or not 0 <= now - made_ms < limits.STATUS_AGE_MS:
             recent = self._look(name, now)
             self._recent[name] = (now, recent)
-        found = self._storage_problem(recent)
-        return recent | found if found else recent
-
-    def _storage_problem(self, report: Report) -> Report:
-        """Return the fields of *report* that a problem of the storage replaces."""
-        problem = self.storage()
-        if problem is None:
-            return {}
-        status = STALLED if problem.code == STORAGE_DAMAGED else UNAVAILABLE
-        others = report.get("problems", [])
-        assert isinstance(others, list)
-        return {"status": status, "problems": [str(problem), *others]}
+        return recent
 
     def unavailable(self, feed: str) -> Report:
         """Return the report that is sent for *feed* if one of its stores does not answer."""
         counters = dict.fromkeys(COUNTERS)
         time = from_ms(self.reader.clock())
-        report: Report = {"status": UNAVAILABLE, **counters, "feed": feed, "time": time}
-        return report | self._storage_problem(report) | {"status": UNAVAILABLE}
+        return {"status": UNAVAILABLE, **counters, "feed": feed, "time": time}
 
     def _look(self, feed: str, now_ms: int) -> Report:
         """Build the report. Read the followers before the head, so that no lag is negative."""
-        leases = self.checkpoints.leases(feed)
+        leases = self.store.leases(feed)
         totals = self.counters.totals(feed, now_ms=now_ms)
         counter = self.reader.log.log_counter(feed)
         followers = self._followers(feed, leases, counter.page, now_ms)
         # If the reads do not reach the frontier, it is the last place that was read.
         hint = max(each.checkpoint for each in followers)
         *_, (frontier, exact) = islice(self.reader.walk(feed, hint), limits.STATUS_READS_MAX)
-        relayed = {"relay": self.condition(feed)} if feed in self.sources else {}
+        relay, copies = self.losses.relay(feed), self.losses.copies
         problems = dict.fromkeys(
             each.problem(public_name(feed), counter.page) for each in followers
         )
@@ -162,15 +142,15 @@ class Reporter:
             "status": _status(followers),
             **_counters(counter, totals, followers),
             "feed": public_name(feed),
-            "feeds": sorted(self.configured)[: limits.FEEDS_NAMED],
+            "feeds": sorted(self.feed_names.configured)[: limits.FEEDS_NAMED],
             "head": counter.page,
             "frontier": {"cursor": frontier.encode(), "page": frontier.page, "exact": exact},
             "floor": self.reader.log.floor(feed),
             "followers": [each.report() for each in followers],
             "time": from_ms(now_ms),
-            "source": self.sources[feed].url if feed in self.sources else LOCAL,
-            "generation": 1 + len(self.lost(feed)),
-            **relayed,
+            "source": copies[feed].url if relay else LOCAL,
+            "generation": 1 + len(self.losses.ranges(feed)),
+            **({"relay": relay.status} if relay else {}),
             **({"problems": list(problems)} if problems else {}),
         }
 
@@ -208,12 +188,21 @@ class Reporter:
         followers. The follower `state` of a chained feed may be below the floor while the state is
         copied; this is no loss.
         """
-        passes = name == ARCHIVE or (feed in self.sources and name != STATE)
+        passes = name == ARCHIVE or (self.losses.is_copy(feed) and name != STATE)
         if passes or not waiting or waiting[0].first <= number:
             return 0
         gap = self.reader.gap(feed, number, waiting[0])
-        lost = gap is Gap.LOST or (gap is Gap.TRIMMED and feed not in self.sources)
+        lost = gap is Gap.LOST or (gap is Gap.TRIMMED and not self.losses.is_copy(feed))
         return number if lost else 0
+
+
+def with_problem(report: Report, problem: StorageFailed) -> Report:
+    """Return *report* with a problem of the storage."""
+    is_damaged = problem.code == STORAGE_DAMAGED and report["status"] != UNAVAILABLE
+    others = report.get("problems", [])
+    assert isinstance(others, list)
+    status = STALLED if is_damaged else UNAVAILABLE
+    return report | {"status": status, "problems": [str(problem), *others]}
 
 
 def _status(followers: Sequence[FollowerStatus]) -> str:

@@ -77,6 +77,10 @@ def number_of(key: str) -> int:
 class FeedNames(Protocol):
     """The feeds of a host by name; `feeds.directory` implements it for feeds that may change."""
 
+    @property
+    def configured(self) -> frozenset[str]:
+        """The names of the feeds that the settings name."""
+
     def key(self, name: str) -> str:
         """Return the key of the feed *name*.
 
@@ -106,24 +110,24 @@ class FeedNames(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedFeeds:
-    """Implements `FeedNames` for the feeds *known*, which never change. Their keys are names."""
+    """Implements `FeedNames` for *configured* feeds that never change; their keys are names."""
 
-    known: frozenset[str]
+    configured: frozenset[str]
 
     def key(self, name: str) -> str:
-        return check_known(name, self.known)
+        return check_known(name, self.configured)
 
     def find(self, name: str) -> str | None:
-        return name if name in self.known else None
+        return name if name in self.configured else None
 
     def check(self, key: str) -> None:
-        check_known(key, self.known)
+        check_known(key, self.configured)
 
     def exists(self, key: str) -> bool:
-        return key in self.known
+        return key in self.configured
 
     def all_keys(self) -> list[str]:
-        return sorted(self.known)
+        return sorted(self.configured)
 
 
 PUSH = "push"

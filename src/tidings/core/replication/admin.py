@@ -31,6 +31,7 @@ from tidings.core.model.cursors import Place, parse_cursor
 from tidings.core.model.feeds import public_name
 from tidings.core.model.pages import filler, jump
 from tidings.core.model.timestamps import from_ms, from_ms_if_set
+from tidings.core.records import until_saved
 from tidings.core.replication.relay import RELAY, Copy, Wanted, clear_failure, restart
 from tidings.core.replication.source import URL_RULE, WrongSource, parse_feed_url
 from tidings.core.settings.profiles import possible, remember_lost
@@ -53,9 +54,6 @@ if TYPE_CHECKING:
 MASTER = "master"  # the role of a local feed
 BROKEN = "broken"  # the status of a chained feed with an unreadable document
 EVERYTHING, LATEST = "everything", "latest"
-# Maximum number of attempts. An attempt fails if a run writes at the same time; a run writes at
-# most 20 times a second.
-_ATTEMPTS_MAX = 8
 Document = dict[str, Any]
 
 
@@ -175,15 +173,18 @@ class RelayControl:
         if source is None or (action is not Action.RESET and self._is_promoted(feed)):
             self._act_as_master(feed, action, fields)
             return self.reporter.document(feed)
-        for _ in range(_ATTEMPTS_MAX):
+
+        def attempt() -> Document | None:
             before = self.reporter.store.relay(feed)
             after = self._after(before, source, action, fields)
             write = self._promote if action is Action.PROMOTE else self.reporter.store.write
             changed = replace(after, changed_ms=self.runtime.clock())
-            if self.log.together(partial(write, before, changed)):
-                self.waker.wake(feed, RELAY)
-                return self.reporter.document(feed)
-        raise Unavailable(f"{feed}: the relay changed during each of {_ATTEMPTS_MAX} attempts")
+            if not self.log.together(partial(write, before, changed)):
+                return None
+            self.waker.wake(feed, RELAY)
+            return self.reporter.document(feed)
+
+        return until_saved(attempt, f"{feed}: the relay")
 
     def _promote(self, before: Relay, after: Relay) -> bool:
         """Store *after*. If the upstream may have more pages, skip the numbers of these pages.

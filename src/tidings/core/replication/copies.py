@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import BrokenRelay, Chained, TidingsError
+from tidings.core.settings.profiles import Losses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Iterator
 
     from tidings.core.effects import Clock
     from tidings.core.replication.relay import Relay, RelayStore
@@ -101,30 +102,25 @@ ALL_LOCAL = WriteGuard({})
 
 
 @dataclass(frozen=True, slots=True)
-class CopiedUntil:
-    """A lookup of the commit time of the last copied page of each feed in *chained*."""
+class CopiedLosses(Losses):
+    """The pages that each feed or its upstream lost, and the relays of the feeds in *copies*."""
 
-    chained: Container[str]
-    relays: RelayStore
+    copies: Sources
+    store: Callable[[], RelayStore]
 
-    def __call__(self, feed: str, page: int) -> int | None:
-        """Return the second in which *page* was committed upstream, or 0 if the time is unknown.
+    def relay(self, feed: str) -> Relay | None:
+        """Return the relay of *feed*; None for a local feed."""
+        return self.store().relay(feed) if feed in self.copies else None
 
-        Return None for a local feed, for which the time is not needed: its next page is committed
-        later than now, whereas the next page of a copy may have been committed upstream long ago.
-        """
-        if feed not in self.chained:
+    def ranges(self, feed: str) -> tuple[Lost, ...]:
+        relay = self.relay(feed)
+        return (*self.profiles.profile(feed).lost, *(relay.lost if relay else ()))
+
+    def is_copy(self, feed: str) -> bool:
+        return feed in self.copies
+
+    def copied_s(self, feed: str, page: int) -> int | None:
+        relay = self.relay(feed)
+        if relay is None:
             return None
-        relay = self.relays.relay(feed)
         return relay.seconds if relay.checkpoint == page else 0
-
-
-@dataclass(frozen=True, slots=True)
-class CopiedLosses:
-    """A lookup of the pages that the upstream of each feed in *chained* lost."""
-
-    chained: Container[str]
-    relays: RelayStore
-
-    def __call__(self, feed: str) -> tuple[Lost, ...]:
-        return self.relays.relay(feed).lost if feed in self.chained else ()

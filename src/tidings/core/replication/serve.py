@@ -29,14 +29,11 @@ from tidings.core.replication.wire import ReplicationBatch, Rows, UpstreamStatus
 from tidings.core.settings.profiles import hit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tidings.core.catchup.catchup import CatchUp
-    from tidings.core.log.stores import LogStore
     from tidings.core.model.pages import Page
-    from tidings.core.replication.relay import RelayStore
-    from tidings.core.replication.source import Sources
-    from tidings.core.settings.profiles import Lost
+    from tidings.core.replication.copies import CopiedLosses
     from tidings.core.state.removed_parents import RemovedBySlot
     from tidings.core.state.rows import Row
 
@@ -133,15 +130,11 @@ class ReplicationReader:
     """A reader of pages and rows of any feed, including a feed that is a copy itself.
 
     The position in a request is compared with the page in the log. The last valid position of each
-    feed is cached, so that this comparison needs no read for readers at the end of the log. *log*
-    shows which logs have ended. *lost* returns the pages that a feed has lost.
+    feed is cached, so that this comparison needs no read for readers at the end of the log.
     """
 
     catch_up: CatchUp
-    sources: Sources
-    relays: RelayStore | None = None
-    log: LogStore | None = None
-    lost: Callable[[str], tuple[Lost, ...]] = lambda feed: ()
+    losses: CopiedLosses
     _valid: Newest[str, Place] = field(default_factory=Newest)
 
     def pages(self, feed: str, after: Place, selection: Selection, size: int) -> ReplicationBatch:
@@ -178,7 +171,9 @@ class ReplicationReader:
                 return self.pages(feed, after, selection, size)
         if not pages:
             status = replace(status, ended=self._has_ended(feed, status, after))
-        return self._fill(feed, _status_after(status, pages), pages, selection, size)
+        elif pages[-1].number > status.head:
+            status = replace(status, head=pages[-1].number)
+        return self._fill(feed, status, pages, selection, size)
 
     def rows(self, feed: str, bucket: int, after: str | None, selection: Selection) -> Rows:
         """Return the rows of *bucket* after the key *after*, as many as a reply holds.
@@ -207,12 +202,11 @@ class ReplicationReader:
         checkpoints = self.catch_up.reader.checkpoints.checkpoints(feed)
         head = max([floor - 1, *checkpoints.values()])
         state = checkpoints.get(STATE, 0)
-        source, lost = self.sources.get(feed), self.lost(feed)
-        if source is None or self.relays is None:
+        relay, lost = self.losses.relay(feed), self.losses.ranges(feed)
+        if relay is None:
             now = self.catch_up.reader.clock()
             return UpstreamStatus(floor, head, state, master_read_ms=now, lost=lost)
-        relay = self.relays.relay(feed)
-        master = relay.master or source.url
+        master = relay.master or self.losses.copies[feed].url
         via = relay.via or ((relay.id,) if relay.id else ())
         read_ms = relay.master_read_ms
         return UpstreamStatus(
@@ -227,9 +221,9 @@ class ReplicationReader:
 
     def _has_ended(self, feed: str, status: UpstreamStatus, after: Place) -> bool:
         """Return True if *feed* has yielded and has no page after *after*, finished or not."""
-        if self.log is None or status.master:
+        if status.master:
             return False
-        counter = self.log.log_counter(feed)
+        counter = self.catch_up.reader.log.log_counter(feed)
         if after.page > counter.page:
             rule = f"is beyond the end of this log, which is page {counter.page}"
             raise OtherLog(rule, field="after", value=after.encode())
@@ -277,11 +271,6 @@ def _with_known_parents(
     if not selection.filter.leave:
         return pages
     return [page for page in pages if page.number <= status.state]
-
-
-def _status_after(status: UpstreamStatus, pages: Sequence[Page]) -> UpstreamStatus:
-    last = pages[-1].number if pages else 0
-    return replace(status, head=last) if last > status.head else status
 
 
 def _select(page: Page, selection: Selection, removed: RemovedBySlot | None) -> tuple[Page, int]:

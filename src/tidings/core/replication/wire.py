@@ -131,7 +131,9 @@ def decode_batch(text: str) -> ReplicationBatch:
 
 def encode_rows(rows: Rows) -> str:
     head = {**asdict(rows.status), "after": rows.after, "rows": len(rows.rows)}
-    return _line(head) + "".join(map(_row_json, rows.rows))
+    keys = ([row.key, row.page, row.slot, row.at_ms, row.expires_ms] for row in rows.rows)
+    lines = (f"{_line(key)}{row.line}\n" for key, row in zip(keys, rows.rows, strict=True))
+    return _line(head) + "".join(lines)
 
 
 def decode_rows(text: str) -> Rows:
@@ -147,11 +149,6 @@ def decode_rows(text: str) -> Rows:
         return Rows(_parse_status(head), rows, head["after"])
     except (KeyError, TypeError, ValueError) as error:
         raise BrokenBatch(f"the answer is not a batch of rows: {error}") from None
-
-
-def _row_json(row: Row) -> str:
-    head = [row.key, row.page, row.slot, row.at_ms, row.expires_ms]
-    return f"{_line(head)}{row.line}\n"
 
 
 def _rows(lines: Sequence[str]) -> Iterator[Row]:

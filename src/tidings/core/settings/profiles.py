@@ -392,10 +392,9 @@ class PushLanes:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The pages that each feed lost. *copied* returns those that a feed's upstream lost."""
+    """The pages that each feed lost. See `replication.copies.CopiedLosses` for chained feeds."""
 
     profiles: ProfileStore
-    copied: Callable[[str], tuple[Lost, ...]] = lambda feed: ()
 
     def __call__(self, feed: str, cursor: Cursor) -> bool:
         """Return True if a reader with *cursor* may have seen pages that were lost."""
@@ -403,7 +402,19 @@ class Losses:
 
     def ranges(self, feed: str) -> tuple[Lost, ...]:
         """Return the first and last page of each loss of *feed*."""
-        return (*self.profiles.profile(feed).lost, *self.copied(feed))
+        return self.profiles.profile(feed).lost
+
+    def is_copy(self, feed: str) -> bool:
+        """Return True if *feed* is chained, so that its pages are those of its upstream."""
+        return False
+
+    def copied_s(self, feed: str, page: int) -> int | None:
+        """Return the second in which *page*, the last one, was committed upstream; 0 if unknown.
+
+        Return None for a local feed, for which the time is not needed: its next page is committed
+        later than now, whereas the next page of a copy may have been committed upstream long ago.
+        """
+        return None
 
 
 _OPLOG_INVALID = 503  # oplog's status for invalid operations; most of its producers then retry

@@ -82,7 +82,9 @@ def report(who: Who, state: Mapping[str, Any], failed: str | None) -> dict[str, 
     outcome = "failed" if error else _outcome(state)
     feed = public_name(sync["feed"]) if sync else ""
     named = f"sync of {feed}" if sync else "sync"
-    result: dict[str, Any] = {"outcome": outcome, "id": who.id} | _counts(state)
+    result: dict[str, Any] = {"outcome": outcome, "id": who.id}
+    decision = state.get("judged") or {}
+    result |= {**decision.get("counts", {}), **decision.get("applied", {})}
     if sync:
         result |= {"feed": feed, "dump": sync["dump"]}
     lines = [f"The {named} ({who.id}): {outcome}.", *_details(state, cause)]
@@ -135,11 +137,6 @@ def _cause(text: str) -> str:
         return text
     sentences = [failure.get(name) for name in ("errorMessage", "StateDetails", "stateDetails")]
     return next((each for each in sentences if isinstance(each, str) and each), text)
-
-
-def _counts(state: Mapping[str, Any]) -> dict[str, int]:
-    decision = state.get("judged") or {}
-    return {**decision.get("counts", {}), **decision.get("applied", {})}
 
 
 def _details(state: Mapping[str, Any], cause: str) -> list[str]:

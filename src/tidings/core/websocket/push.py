@@ -369,8 +369,11 @@ class Pusher:
             self._forget_leavers(feed, index.subscriptions())
             known.idle = {
                 subscription.connection_id: subscription
-                for subscription in filter(_minds_cursors, index.subscriptions())
-                if subscription.connection_id not in messages and subscription.since < last
+                for subscription in index.subscriptions()
+                if subscription.connection_id not in messages
+                and subscription.since < last
+                and subscription != LEAVE_SENTINEL
+                and not subscription.filter.listens
             }
             if known.idle:
                 self.followers.mark(feed, self.name)  # so that this run continues with `idle`
@@ -572,11 +575,6 @@ def _any_moves(changes: Sequence[Change]) -> bool:
 
 def _period(page: Page) -> int:
     return page.at_ms // limits.IDLE_CURSOR_MS
-
-
-def _minds_cursors(subscription: Subscription) -> bool:
-    """Return True unless *subscription* is the marker, or its client is a listener."""
-    return subscription != LEAVE_SENTINEL and not subscription.filter.listens
 
 
 def _messages(

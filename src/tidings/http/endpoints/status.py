@@ -8,14 +8,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
-from tidings.core.maintenance.status import UNAVAILABLE
+from tidings.core.maintenance.status import UNAVAILABLE, with_problem
 from tidings.http.answers import json_answer
 from tidings.http.request import Answer, UnknownPath, base_url
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable
     from pathlib import Path
 
+    from tidings.core.errors import StorageFailed
     from tidings.core.maintenance.status import Reporter
     from tidings.http.request import Request
 
@@ -52,17 +53,17 @@ _NO_CONSOLE = """\
 class Status:
     """The endpoint that describes the deployment.
 
-    OpenAPI names only the *feeds* of the configuration: there may be thousands of others, and their
-    names are not for every client.
+    OpenAPI names only the configured feeds: there may be thousands of others, and their names are
+    not for every client. *storage* returns a problem of the storage, or None.
     """
 
     reporter: Reporter
-    feeds: Collection[str]
     prefix: str
+    storage: Callable[[], StorageFailed | None]
 
     def __call__(self, request: Request) -> Answer:
         if request.route == "GET /openapi.json":
-            return _openapi(frozenset(self.feeds), self.prefix)
+            return _openapi(self.reporter.feed_names.configured, self.prefix)
         if request.route == "GET /asyncapi.json":
             from tidings.http import asyncapi  # rarely needed, as above
 
@@ -71,9 +72,12 @@ class Status:
             return _schema(request)
         try:
             report = self.reporter.report(request.feed)
-            return json_answer(503 if report["status"] == UNAVAILABLE else 200, report)
         except Unavailable:
-            return json_answer(503, self.reporter.unavailable(request.feed))
+            report = self.reporter.unavailable(request.feed)
+        problem = self.storage()
+        if problem is not None:
+            report = with_problem(report, problem)
+        return json_answer(503 if report["status"] == UNAVAILABLE else 200, report)
 
 
 @lru_cache(maxsize=1)  # building it takes 16 ms of CPU, and the feeds change only with a reload

@@ -236,7 +236,7 @@ def test_an_id_of_somebody_else_is_a_time(paused: Scene) -> None:
 
 def test_a_chained_feed_may_still_come_there(paused: Scene) -> None:
     """P5.9: a client that moves from the master to a copy gets no reset."""
-    paused.catch_up = replace(paused.catch_up, copied_until=lambda feed, page: 0)
+    paused.catch_up = replace(paused.catch_up, losses=paused.chained())
     assert "reset" not in names(caught_up(paused, beyond(paused, 3).encode()))
 
 
@@ -250,7 +250,7 @@ def test_a_list_says_so(paused: Scene) -> None:
     assert "lost" in lister.list(FEED, gone).to_json()
     with pytest.raises(BelowFloor, match="was lost; start again"):
         lister.list(FEED, replace(gone, strict=True))
-    chained = Lister(paused.reader, paused.runtime.steady, MemoryTags(), chained=(FEED,))
+    chained = Lister(paused.reader, paused.runtime.steady, MemoryTags(), paused.chained())
     assert not chained.list(FEED, replace(gone, strict=True)).lost
 
 

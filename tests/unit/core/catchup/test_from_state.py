@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes import MemoryRelays, MemoryTombstones
+from tests.fakes import MemoryTombstones
 from tests.unit.core.following import SECOND, caught_up, filled, follow, in_order, names, trimmed
 from tests.unit.core.scene import FEED, NOW, RETENTION, TOMBSTONE_MS, Scene, op
 from tidings.core import limits
@@ -19,8 +19,6 @@ from tidings.core.model import cursors, filters
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication, Since
 from tidings.core.model.events import Event
 from tidings.core.model.filters import EVERYTHING, parse
-from tidings.core.replication.copies import CopiedUntil
-from tidings.core.replication.relay import Relay
 from tidings.core.state.tombstones import Remembered
 
 FOREIGN = 2**39  # the page of a foreign id: no log can have given that many
@@ -274,17 +272,16 @@ def test_a_cursor_on_a_copy_that_lags_tells_when_its_last_page_was_written(scene
     them.
     """
     filled(scene)
-    relays = MemoryRelays(scene.log)
-    written = Relay(FEED, checkpoint=3, seconds=SECOND - 500)
-    relays.write(Relay(FEED), written)
-    scene.catch_up = replace(scene.catch_up, copied_until=CopiedUntil({FEED}, relays))
+    losses = scene.chained(checkpoint=3, seconds=SECOND - 500)
+    scene.catch_up = replace(scene.catch_up, losses=losses)
     scene.project()
     trimmed(scene, 4)
 
     assert cursors.parse(caught_up(scene, "0")[-1].id) == Place(3, PAGE_END, SECOND - 500)
     assert scene.catch_up.start(FEED, cursors.Now()).seconds == SECOND - 500
 
-    relays.write(relays.relay(FEED), replace(written, checkpoint=5))
+    later = scene.chained(checkpoint=5, seconds=SECOND - 500)
+    scene.catch_up = replace(scene.catch_up, losses=later)
     assert cursors.parse(caught_up(scene, "0")[-1].id) == Place(3, PAGE_END, 0), "unknown time"
 
 

@@ -245,7 +245,7 @@ def test_who_heard_what_a_restore_lost_is_told(feed: Feed) -> None:
         feed.post()
     profiles = feed.scene.profiles
     profiles.save(FEED, replace(profiles.profile(FEED), lost=((4, 6),)))
-    feed.lister.lost = Losses(profiles)
+    feed.lister.losses = Losses(profiles)
 
     before, within, behind = (feed.reply(since=number_of(at, 0)) for at in (3, 5, 7))
 

@@ -8,26 +8,25 @@ from typing import Any
 
 import pytest
 
-from tests.unit.core.scene import FEED, FEEDS, NOW, Scene, op
+from tests.unit.core.scene import FEED, NOW, Scene, op
 from tidings.core import limits
 from tidings.core.errors import FeedDeleted
 from tidings.core.followers.follower import FOLLOWERS, BuiltInFollowers
 from tidings.core.maintenance.history import Figures, History
 from tidings.core.maintenance.status import COUNTERS, LAGGING, OK, STALLED, Reporter
 from tidings.core.model.cursors import parse
-from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.pages import Page
-from tidings.core.replication.source import Source
 
 
 def reporter(scene: Scene) -> Reporter:
     """Return a reporter that has reported nothing yet."""
     return Reporter(
-        checkpoints=scene.followers,
+        store=scene.followers,
         counters=scene.counters,
         reader=scene.reader,
-        feed_names=FixedFeeds(FEEDS),
+        feed_names=scene.host.directory,
         followers=BuiltInFollowers(),
+        losses=scene.host.losses,
     )
 
 
@@ -123,7 +122,7 @@ def test_9_3_a_follower_whose_pages_were_given_up_is_reported(scene: Scene) -> N
     scene.log.raise_floor(FEED, 3)
     lose(scene, 2)
     assert look(scene)["status"] == STALLED
-    copied = replace(reporter(scene), sources={FEED: Source("https://master.example/feeds/main")})
+    copied = replace(reporter(scene), losses=scene.chained())
     assert copied.report(FEED)["status"] == OK
 
 

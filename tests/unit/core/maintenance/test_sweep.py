@@ -569,7 +569,7 @@ def test_a_deleted_feed_is_not_visited(scene: Scene) -> None:
     """A slow process may still write to it and make it due."""
     scene.post(op())
     left = FixedFeeds(FEEDS - {FEED})
-    assert sweeps(scene, feed_names=left) == [*left.known]
+    assert sweeps(scene, feed_names=left) == [*left.configured]
     assert next_visit(scene) is None
 
 

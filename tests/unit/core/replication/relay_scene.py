@@ -22,7 +22,6 @@ from tidings.core.replication.replicate import Relayer
 from tidings.core.replication.serve import ReplicationReader
 from tidings.core.replication.source import Role, Selection, Source
 from tidings.core.replication.wire import ReplicationBatch, Rows
-from tidings.core.settings.profiles import Losses
 from tidings.core.state.sums import PageSums
 
 MASTER = "https://master.example/feeds/main"
@@ -119,8 +118,8 @@ class Node:
         self.scene = Timed(net.time)
         self.relays = MemoryRelays(self.scene.log)
         self.coordinator: Any = None
-        self.losses = Losses(self.scene.profiles, CopiedLosses(self.copies, self.relays))
-        self.scene.catch_up = replace(self.scene.catch_up, lost=self.losses)
+        self.losses = CopiedLosses(self.scene.profiles, self.copies, lambda: self.relays)
+        self.scene.catch_up = replace(self.scene.catch_up, losses=self.losses)
         net.places[url] = self
 
     @property
@@ -222,10 +221,7 @@ class Node:
 
     @property
     def replication_reader(self) -> ReplicationReader:
-        scene = self.scene
-        return ReplicationReader(
-            scene.catch_up, self.copies, self.relays, scene.log, self.losses.ranges
-        )
+        return ReplicationReader(self.scene.catch_up, self.losses)
 
     @property
     def copies(self) -> Copies:

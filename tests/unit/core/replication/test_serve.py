@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes import MemoryRelays
-from tests.unit.core.scene import FEED, NOW, PAGE_MS, Scene, line, op, page
+from tests.unit.core.scene import FEED, NOW, PAGE_MS, UPSTREAM, Scene, line, op, page
 from tidings.core import limits
 from tidings.core.changeagent.changes import Change, line_of
 from tidings.core.errors import (
@@ -28,14 +27,12 @@ from tidings.core.model.filters import parse
 from tidings.core.model.operations import event_of
 from tidings.core.model.pages import Page, Pages, encode, filler
 from tidings.core.replication import serve
-from tidings.core.replication.relay import Relay
 from tidings.core.replication.serve import PagesRequest, ReplicationReader, RowsRequest
 from tidings.core.replication.source import (
     ALL,
     Mod,
     Range,
     Selection,
-    Source,
     hash_of,
     parse_share,
     select,
@@ -52,7 +49,6 @@ from tidings.core.replication.wire import (
 from tidings.core.state.rows import Row, bucket_of
 
 SIZE = limits.BATCH_BYTES
-UPSTREAM = "https://b.example/feeds/main"
 MASTER = "https://a.example/feeds/main"
 VIDEOS = Selection(parse("video", None))
 ANNS = Selection(parse(None, "user/ann", "true"))
@@ -60,7 +56,7 @@ ANNS = Selection(parse(None, "user/ann", "true"))
 
 @pytest.fixture
 def teller(scene: Scene) -> ReplicationReader:
-    return ReplicationReader(scene.catch_up, {})
+    return ReplicationReader(scene.catch_up, scene.host.losses)
 
 
 def copied(
@@ -72,9 +68,7 @@ def copied(
 
 def chained(scene: Scene, **known: object) -> ReplicationReader:
     """Return the reader of the same feed as a copy that has *known* in its relay document."""
-    relays = MemoryRelays(scene.log)
-    assert relays.write(Relay(FEED), replace(Relay(FEED), **known))  # type: ignore[arg-type]
-    return ReplicationReader(scene.catch_up, {FEED: Source(UPSTREAM)}, relays)
+    return ReplicationReader(scene.catch_up, scene.chained(**known))
 
 
 def test_D16_what_is_gone_is_told_at_once(scene: Scene, teller: ReplicationReader) -> None:
@@ -133,12 +127,10 @@ def test_D18_an_empty_page_is_told(scene: Scene, teller: ReplicationReader) -> N
     assert [page.number for page in copied(teller, empty.end)] == [3]
 
 
-def test_D21_an_upstream_that_is_behind_has_no_news(
-    scene: Scene, teller: ReplicationReader
-) -> None:
+def test_D21_an_upstream_that_is_behind_has_no_news(scene: Scene) -> None:
     """Its head shows that it lags; once it has the next page, that page is sent."""
     scene.post(op("a"))
-    ahead = Place(3, PAGE_END, NOW // 1000)
+    ahead, teller = Place(3, PAGE_END, NOW // 1000), chained(scene, checkpoint=1)
 
     assert teller.pages(FEED, ahead, ALL, SIZE).status.head < 3
     assert copied(teller, ahead) == []
@@ -181,7 +173,7 @@ def test_D26_size_bounds_the_bytes_of_a_reply(size: int, pages: list[int]) -> No
     scene = Scene()
     for length in pages:
         scene.post(op("ä", data="€" * length))
-    teller = ReplicationReader(scene.catch_up, {})
+    teller = ReplicationReader(scene.catch_up, scene.host.losses)
     after, numbers = START, [0]
 
     while received := (batch := teller.pages(FEED, after, ALL, size)).pages:
@@ -232,7 +224,7 @@ def test_D43_shares_make_up_the_whole(names: list[str]) -> None:
     """Every entry is in one share of each division, and counted as left out by the others."""
     scene = Scene()
     scene.post(*map(op, names))
-    teller = ReplicationReader(scene.catch_up, {})
+    teller = ReplicationReader(scene.catch_up, scene.host.losses)
     remainders = ["mod:3:0", "mod:3:1+2"]
     ranges = ["range:00000000-7fffffff", "range:80000000-ffffffff"]
 
