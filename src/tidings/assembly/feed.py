@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.serve import ReplicationReader
     from tidings.core.replication.source import Sources
     from tidings.core.replication.wire import Upstream
-    from tidings.core.settings.profiles import CompatibilityMode, PushLanes, RecentProfiles
+    from tidings.core.settings.profiles import PushLanes, RecentProfiles
     from tidings.core.settings.values import Admission
     from tidings.core.state.projector import SumDemand, SumKeeper
     from tidings.core.state.removed_parents import RemovedParentsReader
@@ -219,12 +219,6 @@ class Assembly:
         from tidings.core.changeagent.documents import RecentDocuments
 
         return RecentDocuments(self.stores.documents, self.aging)
-
-    @cached_property
-    def compatibility(self) -> CompatibilityMode:
-        from tidings.core.settings.profiles import CompatibilityMode
-
-        return CompatibilityMode(self.profiles, self.directory)
 
     @cached_property
     def copies(self) -> Sources:
@@ -924,7 +918,7 @@ class Assembly:
     def _ingest(self) -> Endpoint:
         from tidings.http.endpoints.producers import Operations
 
-        return Operations(self.ingester, self.compatibility, self.settings.url_prefix)
+        return Operations(self.ingester, self.settings.url_prefix)
 
     def _publish(self) -> Endpoint:
         from tidings.core.triton.items import Items as ItemLines

@@ -320,9 +320,8 @@ class Worker(Closing):
             session.acknowledge()
         if not self._closed.is_set() and self._send_again(session, write):
             with self._consumer(**session.filter, cursor=session.cursor) as consumer:
-                hooks = {"on_log": self._on_log, "on_idle": self._on_idle}
-                turn = _Turn(session, consumer, write, self._bulk, time.monotonic, **hooks)
-                turn.run(self._must_stop)
+                hooks = self._on_log, self._on_idle
+                _Turn(session, consumer, write, self._bulk, *hooks).run(self._must_stop)
 
     def _lease(self) -> Session | None:
         """Wait for the lease and return it, or None if the worker is closed in the meantime."""
@@ -383,12 +382,11 @@ class _Turn:
         consumer: Consumer,
         write: Write,
         bulk: int,
-        now_s: Callable[[], float] = time.monotonic,
         on_log: Callable[[], None] = lambda: None,
         on_idle: Callable[[], None] = lambda: None,
     ) -> None:
         self._session, self._consumer, self._write, self._bulk = session, consumer, write, bulk
-        self._now_s, self._on_log, self._on_idle = now_s, on_log, on_idle
+        self._now_s, self._on_log, self._on_idle = time.monotonic, on_log, on_idle
         self._is_in_log = False  # True after `on_log`
         self._is_live = False  # True if the feed has no more messages of a copy
         self._held: Delivery | None = None  # a message that was read for the next batch

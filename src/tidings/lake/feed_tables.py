@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -287,12 +287,10 @@ class FeedTables:
     feed: str
     schemas: Schemas
     begin: Callable[[str], None]
-    place: Place = START
-    written: Counter[str] = field(default_factory=Counter)
-    failed: dict[str, str] = field(default_factory=dict)
-    _seen: dict[str, int] = field(default_factory=dict)  # the last known snapshot of each table
 
     def __post_init__(self) -> None:
+        self.place, self.written, self.failed = START, Counter[str](), dict[str, str]()
+        self._seen = dict[str, int]()  # the last known snapshot of each table
         where = self.session, self.warehouse, self.feed
         self.history = of_feed(*where, HISTORY)
         self.latest = of_feed(*where, LATEST)

@@ -280,10 +280,9 @@ class _Compared:
 class Job:
     """One job with the working folder *folder*, which is local or starts with `s3://`.
 
-    *phase* is called with the name of each phase. The plan is written to *plan*, or to the folder
-    `plan` in *folder* if *plan* is None. If *for_approval*, the parts are also written if a guard
-    objects, so that a person can approve them. *names* maps copied files to their originals, for
-    messages.
+    *phase* is called with the name of each phase. The plan is written to *plan*, also if a guard
+    objects, so that a person can approve it. If *plan* is None, the plan is written to the folder
+    `plan` in *folder*. *names* maps copied files to their originals, for messages.
     """
 
     spark: SparkSession
@@ -291,7 +290,6 @@ class Job:
     options: SyncOptions
     phase: Callable[[str], None]
     plan: str | None = None
-    for_approval: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
 
     def make_plan(self, paths: list[str], source: StateSource, *, through: int) -> Summary:
@@ -301,7 +299,7 @@ class Job:
             BadDump: too many lines are invalid; or *as_of* is not set, and a line has a time in the
                 future.
             BadFile: a file of the dump cannot be read.
-            Stopped: a guard objects. The parts are not written, unless *for_approval* is set.
+            Stopped: a guard objects. The parts are not written, unless *plan* is given.
             BadExport: the source is an export that is incomplete.
         """
         self.phase("reading the dump")
@@ -321,7 +319,7 @@ class Job:
         summary = compared.add_to(replace(summary, through=through, objects=state.objects))
         planned = Planned(summary.deletes, summary.objects)
         objection = dumps.check_plan(planned, share_max=self.options.delete_share_max)
-        if objection is None or self.for_approval:
+        if objection is None or self.plan:
             self.phase("writing the plan")
             write_parts(compared.changes, self.plan or f"{self.folder}/plan", summary.events)
         self._guard(objection, summary)

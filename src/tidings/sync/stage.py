@@ -235,7 +235,7 @@ class RunArguments:
         options = self.options
         if self.as_of:
             options = replace(options, as_of=self.target.watermark(self.as_of))
-        job = Job(spark, self._below(_WORK), options, _say, plan, for_approval=True)
+        job = Job(spark, self._below(_WORK), options, _say, plan)
         if self.state == SCAN:
             target = self.target
             through = sync_feed.wait_for_state(target.feed, target.end(), target.checkpoint)

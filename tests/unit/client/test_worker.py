@@ -125,9 +125,8 @@ def test_a_batch_waits_for_more_messages_only_once(feed: Answering, api: NamedCo
     """Messages that arrive steadily, each within the wait, would fill a batch for a minute."""
     trickle, waits = Trickle(LINGER_S / 2.5), list[float]()
     with leased(api, PLACE) as session:
-        turn = _Turn(
-            session, cast("Consumer", trickle), lambda _: None, BULK, lambda: trickle.now_s
-        )
+        turn = _Turn(session, cast("Consumer", trickle), lambda _: None, BULK)
+        turn._now_s = lambda: trickle.now_s
         for _ in range(3):
             began_s = trickle.now_s
             assert len(turn._batch()) in (2, 3)

@@ -420,21 +420,16 @@ class Losses:
 _OPLOG_INVALID = 503  # oplog's status for invalid operations; most of its producers then retry
 
 
-@dataclass(frozen=True, slots=True)
-class CompatibilityMode:
-    profiles: ProfileStore
-    feed_names: FeedNames
+def is_oplog(profiles: ProfileStore, feed_names: FeedNames, feed: str) -> bool:
+    """Return True if *feed* answers as oplog did.
 
-    def are_oplogs(self, feed: str) -> bool:
-        """Return True if *feed* answers as oplog did.
-
-        Return False if the feed is unknown, or if its profile cannot be read.
-        """
-        try:
-            key = self.feed_names.find(feed)
-            return key is not None and self.profiles.profile(key).compat == OPLOG
-        except Unavailable:
-            return False
+    Return False if the feed is unknown, or if its profile cannot be read.
+    """
+    try:
+        key = feed_names.find(feed)
+        return key is not None and profiles.profile(key).compat == OPLOG
+    except Unavailable:
+        return False
 
 
 def oplog_status(error: TidingsError, status: int) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tidings.core import tracing
 from tidings.core.errors import TidingsError
 from tidings.core.ingest import ingest
+from tidings.core.settings.profiles import is_oplog
 from tidings.http import answers
 from tidings.http.answers import changeagent_answer, changeagent_refusal
 from tidings.http.request import base_url, root_links, wants_links
@@ -15,7 +16,6 @@ from tidings.http.router import PATHS, check_operations, feed_of, without_slash
 
 if TYPE_CHECKING:
     from tidings.core.changeagent.submit import Proposer
-    from tidings.core.settings.profiles import CompatibilityMode
     from tidings.http.request import Answer, Request
 
 
@@ -24,7 +24,6 @@ class Operations:
     """Serve `POST /`, `/ops` and `/feeds/{feed}/ops`, and requests that no other route matches."""
 
     ingester: ingest.Ingester
-    compatibility: CompatibilityMode
     prefix: str
 
     def __call__(self, request: Request) -> Answer:
@@ -37,7 +36,8 @@ class Operations:
                 check_operations(request.method, request.path, "POST")
             return answers.accepted_answer(request, self.ingester.accept(to_core_request(request)))
         except TidingsError as error:
-            as_oplog = self.compatibility.are_oplogs(feed_of(request.path))
+            guard = self.ingester.guard
+            as_oplog = is_oplog(guard.profiles, guard.feed_names, feed_of(request.path))
             return answers.refusal(error, path=request.path, as_oplog=as_oplog)
 
     def _elsewhere(self, request: Request) -> Answer | None:

@@ -25,7 +25,7 @@ from tidings.core.errors import TidingsError
 from tidings.core.maintenance.clients import NDJSON, SSE, Client, OpenRequests, user_agent_of
 from tidings.core.model.cursors import NOW
 from tidings.core.model.json_body import NDJSON_TYPE
-from tidings.core.settings.profiles import CompatibilityMode
+from tidings.core.settings.profiles import is_oplog
 from tidings.http.answers import headers_for, refusal
 from tidings.http.asgi import (
     CUT_AFTER,
@@ -410,7 +410,7 @@ class EventStreams:
 
     def _as_oplog(self, path: str) -> bool:
         guard = self._streamer().gate.guard
-        return CompatibilityMode(guard.profiles, guard.feed_names).are_oplogs(feed_of(path))
+        return is_oplog(guard.profiles, guard.feed_names, feed_of(path))
 
 
 def _describe(stream: Stream, user_agent: str) -> Client:

@@ -21,7 +21,6 @@ from tidings.core.model.cursors import PAGE_END, Cursor, Now, Place, Replication
 from tidings.core.model.feeds import FixedFeeds
 from tidings.core.settings.profiles import (
     OPLOG,
-    CompatibilityMode,
     Losses,
     Profile,
     Recent,
@@ -30,6 +29,7 @@ from tidings.core.settings.profiles import (
     check_object_url,
     endings_of,
     hit,
+    is_oplog,
     oplog_status,
     validate,
 )
@@ -208,21 +208,21 @@ def test_they_are_those_of_the_feed() -> None:
 def test_a_feed_answers_as_its_owner_has_set() -> None:
     """Feeds answer in Tidings's way by default; unknown feeds do too."""
     profiles = MemoryProfiles()
-    compatibility = CompatibilityMode(profiles, FixedFeeds(FEEDS))
+    feeds = FixedFeeds(FEEDS)
     profiles.save("nowhere", Profile(compat=OPLOG))
-    assert not compatibility.are_oplogs(FEED)
+    assert not is_oplog(profiles, feeds, FEED)
 
     profiles.save(FEED, Profile(compat=OPLOG))
-    assert compatibility.are_oplogs(FEED)
-    assert not compatibility.are_oplogs("other")
-    assert not compatibility.are_oplogs("nowhere")
+    assert is_oplog(profiles, feeds, FEED)
+    assert not is_oplog(profiles, feeds, "other")
+    assert not is_oplog(profiles, feeds, "nowhere")
 
 
 def test_a_store_that_does_not_answer_is_no_second_error() -> None:
     """The request has failed already; it is answered in our way."""
     away = MemoryProfiles()
     away.profile = unavailable  # type: ignore[method-assign]
-    assert not CompatibilityMode(away, FixedFeeds(FEEDS)).are_oplogs(FEED)
+    assert not is_oplog(away, FixedFeeds(FEEDS), FEED)
 
 
 @pytest.mark.parametrize(
