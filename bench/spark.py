@@ -148,9 +148,9 @@ def _fill_archive(folder: Path, count: int) -> None:
 def _fill_log(twin: Twin, count: int) -> None:
     """Write pages as `ingest` does, and wait until the followers have handled them."""
     place = on_endpoint(_FEED, twin.dynamodb_url)
-    log, last = place.log(), 0
+    log, last = place.stores.log, 0
     for page in _made(count):
         last = log.take(_FEED, _PAGE)
         log.put(_FEED, page)
-    while place.followers().checkpoints(_FEED).get("state", 0) < last:
+    while place.stores.followers.checkpoints(_FEED).get("state", 0) < last:
         time.sleep(1)

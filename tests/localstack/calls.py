@@ -70,18 +70,18 @@ def eventually(look: Callable[[], Found], what: str, seconds: float = SECONDS) -
 
 def told(place: DynamoDBFeed) -> list[str]:
     """Return the operations of the log in its order: `insert x`."""
-    pages = place.log().read(place.feed, 0)
+    pages = place.stores.log.read(place.feed, 0)
     return [f"{event_of(line)} {parse_line(line).id}" for page in pages for line in page.lines]
 
 
 def followed(place: DynamoDBFeed) -> bool:
     """Return True if every follower that a change wakes is at the end of the log."""
-    found = place.followers().checkpoints(place.feed)
-    head = place.log().head(place.feed)
+    found = place.stores.followers.checkpoints(place.feed)
+    head = place.stores.log.head(place.feed)
     return {"state", "push"} <= set(found) and min(found["state"], found["push"]) == head
 
 
 def living(place: DynamoDBFeed, *keys: str) -> set[str]:
     """Return those of the objects *keys* (`video/x`) that the state has as not deleted."""
-    rows = place.state().find(place.feed, keys)
+    rows = place.stores.state.find(place.feed, keys)
     return {row.key for row in rows if not row.deleted}

@@ -58,7 +58,7 @@ def test_given_up_records_go_to_the_bucket(stage: Stage, feed: DynamoDBFeed) -> 
     assert said["requestContext"]["condition"] == "RetryAttemptsExhausted"
     assert said["requestContext"]["approximateInvokeCount"] == RETRIES + 1
     pages = [each["dynamodb"]["Keys"]["page"]["N"] for each in said["payload"]["Records"]]
-    assert str(feed.log().head("main")) in pages
+    assert str(feed.stores.log.head("main")) in pages
 
 
 def test_given_up_records_go_to_a_queue(stage: Stage) -> None:

@@ -70,7 +70,7 @@ def test_a_killed_process_leaves_nothing_half(
     dump = written(tmp_path / "dump", [line(name, 5) for name in names])
     where = ["--feed", feed, "--endpoint-url", twin.dynamodb_url]
     words = [dump, *where, "--expect", str(OBJECTS), "--json"]
-    log = on_endpoint(feed, twin.dynamodb_url).log()
+    log = on_endpoint(feed, twin.dynamodb_url).stores.log
     with terminal([*COMMAND, *words]) as run:
         # A number drawn is not a page yet: wait for one that can be read.
         until(lambda: run.process.poll() is not None or any(log.read(feed, 0)), COLD_S)

@@ -166,8 +166,8 @@ def _lag(target: ArchiveTarget) -> Lag | None:
     tables = target.tables
     if tables is None:
         return None
-    checkpoint = tables.followers().checkpoints(target.feed).get(ARCHIVE, 0)
-    log = tables.log()
+    checkpoint = tables.stores.followers.checkpoints(target.feed).get(ARCHIVE, 0)
+    log = tables.stores.log
     waiting = log.read(target.feed, checkpoint, 1)
     ms = max(0, now_ms() - waiting[0].at_ms) if waiting else 0
     return Lag(checkpoint, log.head(target.feed) - checkpoint, ms, log.floor(target.feed))

@@ -8,15 +8,13 @@ import click
 
 from tidings.admin.archive_command import page_of, store_at, url_of
 from tidings.admin.state_target import StateTarget, state_options, tables_option
-from tidings.aws.effects import new_runtime, sleep_ms
+from tidings.aws.effects import new_runtime
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core.archive.segments import ArchiveStore
-from tidings.core.consumers.consumer import ConsumerStore
 from tidings.core.counters import RESTORED
 from tidings.core.errors import UnknownFeed
 from tidings.core.maintenance.restore import Plan, Restored, Restorer, Rewinder
 from tidings.core.model.feeds import public_name
-from tidings.core.settings.profiles import ProfileStore
 
 
 @click.command(epilog=EXIT_CODES)
@@ -79,8 +77,8 @@ def _end_of_used(target: StateTarget, *, fence: bool) -> int:
     used = StateTarget(target.name, target.client, target.used)
     try:
         if fence:
-            used.log().yield_to(used.feed, RESTORED)
-        return used.log().head(used.feed)
+            used.stores.log.yield_to(used.feed, RESTORED)
+        return used.stores.log.head(used.feed)
     except UnknownFeed:
         return 0
     except target.client.exceptions.ResourceNotFoundException:
@@ -88,18 +86,13 @@ def _end_of_used(target: StateTarget, *, fence: bool) -> int:
 
 
 def _restorer(target: StateTarget, archive: str | None) -> Restorer:
-    # Help texts do not need boto3.
-    from tidings.aws.dynamodb.log import DynamoDBNumbers
-    from tidings.aws.dynamodb.records import DynamoDBRecords
-
-    client, settings = target.client, target.settings
-    runtime, records = new_runtime(settings), DynamoDBRecords(client, settings.control_table)
+    runtime, stores = new_runtime(target.settings), target.stores
     return Restorer(
         reader=target.reader(),
-        numbers=DynamoDBNumbers(client, settings.log_table, settings.control_table, sleep_ms),
-        profiles=ProfileStore(records),
+        numbers=stores.numbers,
+        profiles=stores.profiles,
         archive=_archive(target, archive),
-        rewinder=Rewinder(target.followers(), ConsumerStore(records), runtime),
+        rewinder=Rewinder(stores.followers, stores.consumers, runtime),
         runtime=runtime,
     )
 

@@ -28,9 +28,8 @@ from tidings.server.sqlite.state import SqliteState
 
 if TYPE_CHECKING:
     from tidings.aws.config.settings import Settings
-    from tidings.aws.dynamodb.followers import DynamoDBFollowers
-    from tidings.aws.dynamodb.log import DynamoDBLog
     from tidings.aws.dynamodb.state import DynamoDBState
+    from tidings.aws.stores import StageStores
 
 # boto3 is imported by the functions that use it, so that help texts do not need it.
 _READ_S = 10  # long, because bulk reads may be slow; a wrong endpoint already fails on connect
@@ -64,25 +63,17 @@ class StateTarget:
 
     def tombstone_ms(self) -> int:
         """Return how long repaired tombstones last: the longer of setting and stored one."""
-        from tidings.aws.dynamodb.records import DynamoDBRecords
-
-        store = TombstoneStore(DynamoDBRecords(self.client, self.settings.control_table))
-        remembered = store.remembered(self.feed)
+        remembered = self.stores.tombstones.remembered(self.feed)
         return max(self.settings.tombstone_ms, remembered.life_ms if remembered else 0)
 
-    def log(self) -> DynamoDBLog:
-        from tidings.aws.dynamodb.log import DynamoDBLog
+    @cached_property
+    def stores(self) -> StageStores:
+        from tidings.aws.stores import StageStores
 
-        return DynamoDBLog(self.client, self.settings.log_table, self.settings.control_table)
-
-    def followers(self) -> DynamoDBFollowers:
-        from tidings.aws.dynamodb.followers import DynamoDBFollowers
-
-        return DynamoDBFollowers(self.client, self.settings.control_table)
+        return StageStores(self.settings, lambda: self.client)
 
     def reader(self) -> Reader:
-        log = self.log()
-        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=discard_count)
+        return self.stores.reader(now_ms)
 
     def unwritten(self) -> Sequence[Numbers]:
         """Return (), because a follower fills each missing page that its writer does not write."""
@@ -94,9 +85,7 @@ class StateTarget:
 
     def states(self) -> DynamoDBState:
         """Return the store of the state. All its writes are conditional and may be repeated."""
-        from tidings.aws.dynamodb.state import DynamoDBState
-
-        return DynamoDBState(self.client, self.settings.state_table)
+        return self.stores.state
 
 
 @dataclass(frozen=True, slots=True)

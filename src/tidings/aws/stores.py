@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from tidings.aws.sockets import ApiGatewaySockets
     from tidings.aws.wakeups import LambdaWaker
     from tidings.core.archive.segments import ArchiveStore
-    from tidings.core.effects import Runtime
+    from tidings.core.effects import Clock, Runtime
     from tidings.core.erasure.records import Ledger
     from tidings.core.feeds.records import FeedData
+    from tidings.core.log.reader import Reader
     from tidings.core.replication.election import Coordinator
 
 # Time limit to connect to API Gateway, and again for its answer. It is short: after the time limit
@@ -75,6 +76,13 @@ class StageStores(Views):
         from tidings.aws.dynamodb.log import DynamoDBLog
 
         return DynamoDBLog(self._client(), self._settings.log_table, self._settings.control_table)
+
+    def reader(self, clock: Clock) -> Reader:
+        """Return a reader of the log for a program without metrics."""
+        from tidings.core.effects import discard_count
+        from tidings.core.log.reader import Reader
+
+        return Reader(log=self.log, checkpoints=self.followers, clock=clock, count=discard_count)
 
     @cached_property
     def numbers(self) -> DynamoDBNumbers:

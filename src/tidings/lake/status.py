@@ -6,13 +6,12 @@ The HTTP client is imported on first use, because the job of a stage has no HTTP
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tidings.core.archive.compaction import bound
 from tidings.core.consumers import position
-from tidings.core.consumers.consumer import ConsumerStore
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Place
 from tidings.lake.warehouse import (
@@ -134,12 +133,9 @@ def bound_in_tables(dynamodb: sync_feed.DynamoDBFeed) -> int:
     Raises:
         Unavailable, BotoCoreError, ClientError: DynamoDB does not respond, or rejects the request.
     """
-    from tidings.aws.dynamodb.records import DynamoDBRecords
-
-    client: Any = dynamodb.client()
-    store = ConsumerStore(DynamoDBRecords(client, dynamodb.settings.control_table))
-    positions = [each.position for each in store.consumers(dynamodb.feed)]
-    return bound(positions, dynamodb.followers().checkpoints(dynamodb.feed))
+    stores = dynamodb.stores
+    positions = [each.position for each in stores.consumers.consumers(dynamodb.feed)]
+    return bound(positions, stores.followers.checkpoints(dynamodb.feed))
 
 
 def size_of(warehouse: Warehouse) -> int:

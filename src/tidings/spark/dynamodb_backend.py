@@ -52,8 +52,8 @@ class DynamoDBBackend:
     def ends(self) -> Ends:
         if self.where.from_archive:
             return self._archive.ends()
-        feed, log = self.where.feed, self.dynamodb.log()
-        projected = self.dynamodb.followers().checkpoints(feed).get(STATE, 0)
+        feed, log = self.where.feed, self.dynamodb.stores.log
+        projected = self.dynamodb.stores.followers.checkpoints(feed).get(STATE, 0)
         frontier = self.dynamodb.reader().frontier(feed, projected)
         floor = log.floor(feed)
         needed = self.where.archive and floor > 1
@@ -79,11 +79,11 @@ class DynamoDBBackend:
         The changed rows are sufficient if the state still has all tombstones since that time.
         Streams of the feed follow the same rule (PROTOCOL 5.6).
         """
-        followers = self.dynamodb.followers()
+        followers = self.dynamodb.stores.followers
         projected = followers.checkpoints(self.where.feed).get(STATE, 0)
         since_s = margin(place.seconds)
         if self.is_lost(place) or forgotten(
-            since_s, known_since(self.dynamodb.tombstones(), self.where.feed, now_ms())
+            since_s, known_since(self.dynamodb.stores.tombstones, self.where.feed, now_ms())
         ):
             return Replication(0, projected, 0, tombstones=False)
         return Replication(since_s, projected, 0, tombstones=True)
@@ -95,10 +95,11 @@ class DynamoDBBackend:
         not have copied the page yet.
         """
         feed = self.where.feed
-        copies = Copies(self.dynamodb.settings.sources, self.dynamodb.relays, now_ms)
-        if feed not in copies and at.page > self.dynamodb.log().head(feed):
+        stores = self.dynamodb.stores
+        copies = Copies(self.dynamodb.settings.sources, lambda: stores.relays, now_ms)
+        if feed not in copies and at.page > stores.log.head(feed):
             return True
-        return CopiedLosses(self.dynamodb.profiles(), copies, self.dynamodb.relays)(feed, at)
+        return CopiedLosses(stores.profiles, copies, lambda: stores.relays)(feed, at)
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
         if self.where.from_archive:
@@ -121,7 +122,7 @@ class DynamoDBBackend:
             done = run.pages[-1].number
 
     def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
-        state, now = self.dynamodb.state(), now_ms()
+        state, now = self.dynamodb.stores.state, now_ms()
         for bucket in range(copy.bucket, end):
             after = None
             while rows := state.read(self.where.feed, bucket, after):

@@ -18,20 +18,13 @@ from tidings.aws import clients
 from tidings.aws.config import stages
 from tidings.aws.config.settings import Settings
 from tidings.aws.dynamodb import served
-from tidings.aws.dynamodb.followers import DynamoDBFollowers
-from tidings.aws.dynamodb.log import DynamoDBLog
-from tidings.aws.dynamodb.records import DynamoDBRecords
-from tidings.aws.dynamodb.relays import DynamoDBRelays
-from tidings.aws.dynamodb.state import DynamoDBState
 from tidings.aws.effects import new_runtime, now_ms, sleep_ms
-from tidings.core.effects import discard_count
+from tidings.aws.stores import StageStores
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import Filler, Reader
 from tidings.core.model.feeds import FixedFeeds, check_name, public_name
 from tidings.core.replication.copies import WriteGuard
-from tidings.core.settings.profiles import ProfileStore
-from tidings.core.state.tombstones import TombstoneStore
 from tidings.core.sync import watermark as watermarks
 from tidings.core.sync.apply import Corrector, Outcome, RowLookup
 from tidings.core.sync.watermark import Moment, Reached
@@ -263,17 +256,12 @@ class DynamoDBFeed:
         return Buckets(self.feed, self.rows)
 
     def rows(self) -> ReadRows:
-        return self.state().read
+        return self.stores.state.read
 
-    def state(self) -> DynamoDBState:
-        """Return the state. Use it only for reads, because the client would also retry a write."""
-        return DynamoDBState(self.client(), self.settings.state_table)
-
-    def log(self) -> DynamoDBLog:
-        return DynamoDBLog(self.client(), self.settings.log_table, self.settings.control_table)
-
-    def followers(self) -> DynamoDBFollowers:
-        return DynamoDBFollowers(self.client(), self.settings.control_table)
+    @property
+    def stores(self) -> StageStores:
+        """Return the stores, with new clients, which also retry writes."""
+        return StageStores(self.settings, self.client)
 
     def check(self) -> None:
         """Check that the feed may be corrected.
@@ -292,36 +280,27 @@ class DynamoDBFeed:
         begun = watermarks.parse(as_of, now_ms=now_ms())
         if isinstance(begun, Moment):
             return begun
-        page, floor = self.reader().at(self.feed, begun.page), self.log().floor(self.feed)
+        page, floor = self.reader().at(self.feed, begun.page), self.stores.log.floor(self.feed)
         seconds = page.seconds if page is not None else None
         return watermarks.find_watermark(begun, seconds, floor=floor, end=self.end())
 
     def checkpoint(self) -> int:
-        return self.followers().checkpoints(self.feed).get(STATE, 0)
+        return self.stores.followers.checkpoints(self.feed).get(STATE, 0)
 
     def end(self) -> int:
         return self.reader().frontier(self.feed, self.checkpoint()).page
 
     def reader(self) -> Reader:
-        log = self.log()
-        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=discard_count)
-
-    def profiles(self) -> ProfileStore:
-        return ProfileStore(DynamoDBRecords(self.client(), self.settings.control_table))
-
-    def relays(self) -> DynamoDBRelays:
-        return DynamoDBRelays(self.client(), self.settings.log_table, self.settings.control_table)
-
-    def tombstones(self) -> TombstoneStore:
-        return TombstoneStore(DynamoDBRecords(self.client(), self.settings.control_table))
+        return self.stores.reader(now_ms)
 
     def corrector(self) -> Corrector:
+        stores = self.stores
         return Corrector(
-            states=self.state(),
+            states=stores.state,
             filler=Filler(self.reader(), self.settings.page_ms),
             runtime=new_runtime(self.settings),
             feed_names=FixedFeeds(frozenset({self.feed})),
-            tombstones=self.tombstones(),
+            tombstones=stores.tombstones,
             writable=self.writable,
         )
 

@@ -47,7 +47,7 @@ class Archived:
     def give_up(self) -> None:
         """Trim the log as retention does, and expire its pages as DynamoDB does."""
         tables = find(FEED, None, self.twin.dynamodb_url)
-        log, name = tables.log(), tables.settings.log_table
+        log, name = tables.stores.log, tables.settings.log_table
         head = log.head(FEED)
         log.raise_floor(FEED, head + 1)
         for number in range(1, head + 1):

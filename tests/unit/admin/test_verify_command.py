@@ -192,7 +192,7 @@ def test_a_feed_at_work_is_verified_and_rebuilt(kept: Kept) -> None:
 def test_what_is_older_than_the_log_stays(kept: Kept) -> None:
     """It is counted, not judged, and never removed."""
     rows = kept.filled()
-    log = kept.target.log()
+    log = kept.target.stores.log
     log.raise_floor(kept.name, 2)
     key = {"feed": {"S": kept.name}, "page": {"N": "1"}}
     kept.target.client.delete_item(TableName=kept.target.settings.log_table, Key=key)

@@ -115,10 +115,10 @@ def _archived(twin: Twin, scene: Scene, feed: str) -> None:
     scene.feed = feed
     place = on_endpoint(feed, twin.dynamodb_url)
     until(lambda: status.bound_in_tables(place) == 4)
-    for page in place.log().read(feed, 0):
+    for page in place.stores.log.read(feed, 0):
         scene.put(page)
 
 
 def _page(twin: Twin, feed: str, number: int) -> Page:
-    found = on_endpoint(feed, twin.dynamodb_url).log().read(feed, 0)[0]
+    found = on_endpoint(feed, twin.dynamodb_url).stores.log.read(feed, 0)[0]
     return replace(found, number=number)

@@ -48,7 +48,7 @@ def test_T18_a_consumer_that_acknowledged_nothing_bounds_it(twin: Twin, scene: S
     with NamedConsumers(twin.url, feed) as api:
         api.register("idle", {})
         scene.feed = feed
-        for page in on_endpoint(feed, twin.dynamodb_url).log().read(feed, 0):
+        for page in on_endpoint(feed, twin.dynamodb_url).stores.log.read(feed, 0):
             scene.put(page)
 
         scene.follow()
@@ -93,7 +93,7 @@ def _still(shown: dict[str, object]) -> dict[str, object]:
 
 def _archived(twin: Twin, scene: Scene) -> bytes:
     """Archive the log as two parts; return the bytes of the active one."""
-    pages = on_endpoint("main", twin.dynamodb_url).log().read("main", 0)
+    pages = on_endpoint("main", twin.dynamodb_url).stores.log.read("main", 0)
     entries, at = 0, 0
     while entries < len(CLOSED):
         entries += len(pages[at].lines)

@@ -306,7 +306,10 @@ def _dies(monkeypatch: pytest.MonkeyPatch, kind: str, *, after: bool) -> list[st
 def _same_as_state(twin: Twin, scene: Scene) -> None:
     """Assert that `latest` has exactly the objects of the feed's state."""
     place = on_endpoint(scene.feed, twin.dynamodb_url)
-    rows = [row for bucket in range(64) for row in place.state().read(scene.feed, bucket, None)]
+    state = place.stores.state
+    rows = [row for bucket in range(64) for row in state.read(scene.feed, bucket, None)]
+        row for bucket in range(64) for row in place.stores.state.read(scene.feed, bucket, None)
+    ]
     living = {(row.page, row.slot) for row in rows if not row.deleted}
     found = scene.tables().latest.rows().where("event <> 'delete'").select("page", "slot")
     assert {tuple(row) for row in found.collect()} == living

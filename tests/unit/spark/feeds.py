@@ -53,13 +53,13 @@ def fill(twin: Twin, feed: str, pages: int, of: int = 5, begin: int = 0) -> list
 def projected(twin: Twin, feed: str) -> None:
     """Wait until the state holds what was posted."""
     place = on_endpoint(feed, twin.dynamodb_url)
-    head = place.log().head(feed)
-    until(lambda: place.followers().checkpoints(feed).get(STATE, 0) == head)
+    head = place.stores.log.head(feed)
+    until(lambda: place.stores.followers.checkpoints(feed).get(STATE, 0) == head)
 
 
 def archived(twin: Twin, feed: str, folder: Path, *, pages: int) -> str:
     """Return the address of an archive of the log's pages, *pages* a part."""
-    log = on_endpoint(feed, twin.dynamodb_url).log()
+    log = on_endpoint(feed, twin.dynamodb_url).stores.log
     kept = log.read(feed, 0)
     address = f"file://{folder}"
     store = open_archive(address, _no_s3)
@@ -70,7 +70,7 @@ def archived(twin: Twin, feed: str, folder: Path, *, pages: int) -> str:
 
 def compacted(twin: Twin, feed: str, folder: Path, *, keeping: set[tuple[int, int]]) -> str:
     """Return the address of an archive with one part that was compacted to these operations."""
-    log = on_endpoint(feed, twin.dynamodb_url).log()
+    log = on_endpoint(feed, twin.dynamodb_url).stores.log
     kept = segments.keep_entries(log.read(feed, 0), keeping)
     open_archive(f"file://{folder}", _no_s3).put(feed, *segments.encode(kept))
     return f"file://{folder}"
@@ -86,7 +86,7 @@ def set_object_url(place: DynamoDBFeed, template: str) -> None:
 def trim(twin: Twin, feed: str, through: int) -> None:
     """Trim pages up to *through*, as retention does in days."""
     place = on_endpoint(feed, twin.dynamodb_url)
-    place.log().raise_floor(feed, through + 1)
+    place.stores.log.raise_floor(feed, through + 1)
     client = place.client()
     for page in range(1, through + 1):
         key = {"feed": {"S": feed}, "page": {"N": str(page)}}

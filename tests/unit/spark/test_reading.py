@@ -23,7 +23,7 @@ WAYS = [http, tables]
 
 def of_feed(twin: Twin, feed: str) -> list[tuple[str, str]]:
     """Return the log as the core reads it: the id and the line of each operation."""
-    pages = on_endpoint(feed, twin.dynamodb_url).log().read(feed, 0)
+    pages = on_endpoint(feed, twin.dynamodb_url).stores.log.read(feed, 0)
     return [
         (f"{page.id_prefix}{n:06x}", line) for page in pages for n, line in enumerate(page.lines)
     ]

@@ -130,7 +130,7 @@ def test_a_first_batch_is_the_same_when_it_is_read_again(twin: Twin, feed: str) 
 
 
 def _end(twin: Twin, feed: str) -> str:
-    pages = on_endpoint(feed, twin.dynamodb_url).log().read(feed, 0)
+    pages = on_endpoint(feed, twin.dynamodb_url).stores.log.read(feed, 0)
     return pages[-1].end.encode()
 
 
