@@ -308,8 +308,6 @@ def _same_as_state(twin: Twin, scene: Scene) -> None:
     place = on_endpoint(scene.feed, twin.dynamodb_url)
     state = place.stores.state
     rows = [row for bucket in range(64) for row in state.read(scene.feed, bucket, None)]
-        row for bucket in range(64) for row in place.stores.state.read(scene.feed, bucket, None)
-    ]
     living = {(row.page, row.slot) for row in rows if not row.deleted}
     found = scene.tables().latest.rows().where("event <> 'delete'").select("page", "slot")
     assert {tuple(row) for row in found.collect()} == living
