@@ -90,8 +90,9 @@ def install(
 ) -> None:
     """Make *target* contain the wheels of *packages*, unless *stamp* lists the same contents.
 
-    *platform* contains the options of pip that select another platform, *services* those whose
-    descriptions botocore keeps, and *compiler* the Python that compiles the modules; "" for none.
+    *platform* contains the options of pip that select another platform, *services* the services
+    that botocore keeps descriptions of, and *compiler* the Python that compiles the modules; "" for
+    none.
 
     Raises:
         NotBuilt: the lock lacks a package, a hash differs, a wheel is missing, or there is no
@@ -308,8 +309,8 @@ _OURS = "tidings"
 class Job(NamedTuple):
     """The contents of an archive: packages of Tidings, and external *packages* with dependencies.
 
-    *packages* without an entry are those of `pipeline_packages`, *services* are the ones whose
-    descriptions botocore keeps, *platform* contains the options of pip, and *entry* is the program.
+    *packages* without an entry are those of `pipeline_packages`, *services* are those that botocore
+    keeps descriptions of, *platform* contains the options of pip, and *entry* is the program.
     """
 
     name: str

@@ -21,7 +21,7 @@ PATTERNS = {
     "use a word of the glossary": r"\b([Dd]oorbells?|[Tt]all(y|ies)|[Vv]eil(ed)?|[Dd]epartures?)\b",
 }
 # How many there are at most, by folder. Lower a number after rewriting some.
-FOUND = {"src functions infra": 15, "docs README.md CONTRIBUTING.md": 30, "tests bench": 116}
+FOUND = {"src functions infra": 14, "docs README.md CONTRIBUTING.md": 30, "tests bench": 116}
 _DOCSTRING = re.compile(r'"""(.*?)"""', re.DOTALL)
 _COMMENT = re.compile(r"(?:^|\s)# (.*)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
