@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import boto3
 import pytest
 
 from functions.capture.handler import handle
@@ -67,6 +68,46 @@ def test_a_batch_of_records_is_one_page() -> None:
     ]
     assert logged()[0]["timestamp"] == "2026-11-21T07:11:46Z"
     assert stage().stores.log.head("main") == 1
+
+
+def test_the_writes_of_a_table_are_read_from_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records are those that the stream of a table with two keys and a set returns."""
+    capture = {"type": "video", "id": "{{channel}}/{{number}}", "parents": ["user/{{owners}}"]}
+    monkeypatch.setenv("TIDINGS_CAPTURE", json.dumps(capture))
+    restart()
+    owner, keys = clients.dynamodb(), (("channel", "HASH", "S"), ("number", "RANGE", "N"))
+    table = owner.create_table(
+        TableName="owners-videos",
+        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind, _ in keys],
+        AttributeDefinitions=[
+            {"AttributeName": name, "AttributeType": type_} for name, _, type_ in keys
+        ],
+        BillingMode="PAY_PER_REQUEST",
+        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+    )
+    key = {"channel": {"S": "a"}, "number": {"N": "1"}}
+    for owners in (["ann", "bob"], ["bob"]):
+        owner.put_item(TableName="owners-videos", Item={**key, "owners": {"SS": owners}})
+    owner.put_item(TableName="owners-videos", Item={**key, "channel": {"S": "b/c"}})
+    owner.delete_item(TableName="owners-videos", Key=key)
+    streams, arn = boto3.client("dynamodbstreams"), table["TableDescription"]["LatestStreamArn"]
+    (shard,) = streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
+    start = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
+    iterator = streams.get_shard_iterator(**start)["ShardIterator"]
+    records = streams.get_records(ShardIterator=iterator)["Records"]
+    for each in records:  # Lambda passes the time on as a number
+        written = each["dynamodb"]
+        written["ApproximateCreationDateTime"] = written["ApproximateCreationDateTime"].timestamp()
+
+    assert handle(stream_of(*records), None) == {"batchItemFailures": []}
+    assert [(each["event"], each["id"], each["parents"]) for each in logged()] == [
+        ("insert", "a/1", ["user/ann", "user/bob"]),
+        ("update", "a/1", ["user/bob"]),
+        ("delete", "a/1", ["user/bob"]),
+    ]
+    (aside,) = owner.scan(TableName="outbox")["Items"]
+    assert "an attribute contains the text that follows it" in aside["reason"]["S"]
+    assert json.loads(aside["body"]["S"])["keys"] == {"channel": "b/c", "number": "1"}
 
 
 def test_a_batch_that_comes_again_is_there_once() -> None:
