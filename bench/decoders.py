@@ -32,7 +32,7 @@ from tidings.core.sync import corrections, dumps
 from tidings.core.websocket.receive import parse_message
 from tidings.http.asgi import join_headers
 from tidings.http.request import decompress, quality
-from tidings.server.sockets import SLICE_BYTES
+from tidings.server.socket_protocol import SLICE_BYTES
 
 from .results import Section
 from .waiting import frame, worst_operations

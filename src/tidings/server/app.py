@@ -224,7 +224,7 @@ class ServerApp:
         return Answer(200, {"content-type": form, "vary": "Accept"}, text)
 
     async def _answer(self, function: str, request: Request, arrival: Arrival) -> Answer:
-        endpoint = self._host.endpoints[function]
+        endpoint = self._host.endpoint(function)
         is_heavy = not request.is_within(LOOP_BYTES_MAX)
 
         def run() -> Answer:

@@ -156,9 +156,8 @@ def _request_pools() -> dict[tuple[bool, bool], ThreadPoolExecutor]:
 class Host(Assembly):
     """The feeds in the file at *path*, served by the event loop *loop*.
 
-    *endpoints* contains the endpoint of each function of `tidings.http.routes`. Requests to the
-    functions in `GROUPED` append, and share a commit. Requests to the functions in `SLOW` may wait
-    for other hosts.
+    Requests to the functions in `GROUPED` append, and share a commit. Requests to the functions in
+    `SLOW` may wait for other hosts.
     """
 
     GROUPED = frozenset({"ingest", "publish", "durable"})
@@ -242,7 +241,6 @@ class Host(Assembly):
             record_changed=self._on_record,
             committed=self._on_commit,
         )
-        self.endpoints = {function: self.endpoint(function) for function in self.builders}
 
     @classmethod
     async def open(cls, path: Path, settings: Settings) -> Host:
@@ -259,6 +257,8 @@ class Host(Assembly):
 
         The feeds with work are found by statements over all feeds, so idle feeds cost nothing.
         """
+        for function in self.builders:
+            self.endpoint(function)  # loads the modules now, not for the first request
         self._warn_of_deleted()
         self._repair()
         lagging = self.stores.due_feeds.lagging()

@@ -326,7 +326,7 @@ def _config(
 ) -> uvicorn.Config:
     ws: Any = "none"
     if websockets:
-        from tidings.server.sockets import SocketProtocol  # the agent does not need it
+        from tidings.server.socket_protocol import SocketProtocol  # the agent does not need it
 
         ws = SocketProtocol
     config = uvicorn.Config(

@@ -51,9 +51,8 @@ class UsersFile(Given):
 
 def with_passwords(profile: Profile, role: Role, stored: tuple[str, ...]) -> Profile:
     """Return *profile* with the password hashes *stored* of *role*, the newest first."""
-    if role is Role.READ:
-        return replace(profile, read_passwords=stored)
-    return replace(profile, ingest_passwords=stored)
+    changed: Any = {f"{role.value}_passwords": stored}
+    return replace(profile, **changed)
 
 
 def settings_json(feed: str, profile: Profile) -> dict[str, Any]:

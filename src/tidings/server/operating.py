@@ -25,7 +25,7 @@ from tidings.http.answers import json_answer, refusal
 from tidings.http.request import Request, UnknownPath
 from tidings.http.wire import LocalCall
 from tidings.server.processes import SOCKET_PATH_BYTES_MAX, Problem
-from tidings.server.sqlite.database import CannotOpen, Database
+from tidings.server.sqlite.database import Database
 
 if TYPE_CHECKING:
     from tidings.server.host import Host
@@ -34,15 +34,13 @@ log = logging.getLogger(__name__)
 FILE, SOCKET = "feed.db", "operator.sock"
 # Operations on the memory of a running server, or that depend on its options, and an operation that
 # appends to the log, which a server may have to repair first.
-NEEDS_SERVER = frozenset(
-    {
-        "ErasureRouter.erase_object",
-        "ErasureRouter.get_erasure",
-        "FeedClients",
-        "ReplicaRouter",
-        "WebhookRouter.list_webhook_attempts",
-    }
-)
+NEEDS_SERVER = {
+    "ErasureRouter.erase_object",
+    "ErasureRouter.get_erasure",
+    "FeedClients",
+    "ReplicaRouter",
+    "WebhookRouter.list_webhook_attempts",
+}
 BACKUP = "backup"
 BACKUP_S = 3600.0  # timeout of a backup, enough for a file of hundreds of gigabytes
 TIMEOUT_S = 10.0  # timeout of any other request, which may include a commit
@@ -61,10 +59,9 @@ def perform(folder: Path, operation: str, **request: Any) -> tuple[int, str]:
         Unavailable: the server did not answer; the operation may have been done.
     """
     request |= {"call": operation}
-    if _is_served(folder):
-        status, body = _ask(folder / SOCKET, request)
-    else:
-        status, body = asyncio.run(_perform_alone(folder, request))
+    if not _is_served(folder):
+        return asyncio.run(_perform_alone(folder, request))
+    status, body = _ask(folder / SOCKET, request)
     return status, body
 
 
@@ -77,11 +74,8 @@ async def _perform_alone(folder: Path, request: Mapping[str, Any]) -> tuple[int,
         raise Problem(f"no server is running on {folder}, which this command needs")
     # The feeds in the options of the server are not known here, so that of the request is one.
     more = {feed} - {HOST} if owner != "FeedRouter" else set()
-    try:
-        settings = replace(Settings.read({}), feeds=frozenset({DEFAULT_FEED, *more}))
-        host = await Host.open(folder / FILE, settings)
-    except CannotOpen as error:
-        raise Problem(str(error)) from None
+    settings = replace(Settings.read({}), feeds=frozenset({DEFAULT_FEED, *more}))
+    host = await Host.open(folder / FILE, settings)
     try:
         return await asyncio.to_thread(_perform, host, request)
     finally:
@@ -127,7 +121,7 @@ def open_stopped(folder: Path) -> Iterator[Database]:
     if _is_served(folder):
         rule = "stop it, or use a copy: `tidings backup COPY/feed.db`, then `--data COPY`"
         raise Problem(f"a server is running on {folder}; {rule}")
-    with contextlib.closing(_database(folder)) as database:
+    with contextlib.closing(Database(folder / FILE)) as database:
         yield database
 
 
@@ -141,15 +135,8 @@ def back_up(folder: Path, target: Path) -> None:
     if _is_served(folder):
         _ask(folder / SOCKET, {"call": BACKUP, "target": str(target.resolve())})
         return
-    with contextlib.closing(_database(folder)) as database:
+    with contextlib.closing(Database(folder / FILE)) as database:
         database.back_up(target)
-
-
-def _database(folder: Path) -> Database:
-    try:
-        return Database(folder / FILE)
-    except CannotOpen as error:
-        raise Problem(str(error)) from None
 
 
 @contextlib.asynccontextmanager

@@ -31,7 +31,6 @@ from tidings.server.host import Host
 from tidings.server.http_server import HostCheck, KnownProxies, networks
 from tidings.server.processes import Problem
 from tidings.server.settings import LOOPBACK, Options, parse_options
-from tidings.server.sqlite.database import CannotOpen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -223,8 +222,6 @@ async def _host(options: Options) -> Host:
         options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         restrict(options.data, 0o700)  # only the owner may read, even in an existing folder
         return await Host.open(options.data / operating.FILE, settings)
-    except CannotOpen as error:
-        raise Problem(str(error)) from None
     except OSError as error:
         raise Problem(f"{place} cannot be written: {error.strerror}") from None
 

@@ -17,17 +17,14 @@ from websockets.protocol import State
 from tidings.core.websocket.connections import Outcome
 from tidings.http.streams.tail_poller import SLICE
 from tidings.server.meters import Meters
-from tidings.server.sockets import (
+from tidings.server.socket_protocol import (
     BURST_S,
     FRAME_S,
     MESSAGE_S,
-    OUTGOING_BYTES_MAX,
-    ROOM_BYTES,
     SLICE_BYTES,
-    SocketApp,
     SocketProtocol,
-    Sockets,
 )
+from tidings.server.sockets import OUTGOING_BYTES_MAX, ROOM_BYTES, SocketApp, Sockets
 from tidings.server.sockets import _Client as Client
 
 FRAME = "x" * (ROOM_BYTES // 2 + 1)

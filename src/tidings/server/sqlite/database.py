@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from tidings.core.errors import Unavailable
 from tidings.http.outbound.files import lock, publish
 from tidings.server.loop_guard import LoopWouldBlock, check_may_block
-from tidings.server.sqlite.conversion import convert
+from tidings.server.processes import Problem
 from tidings.server.sqlite.storage import (
     IN_USE,
     SIZES_UNKNOWN,
@@ -164,7 +164,7 @@ def in_transaction(
     return write
 
 
-class CannotOpen(Exception):
+class CannotOpen(Problem):
     """The file cannot be opened; the message gives the reason in one sentence."""
 
 
@@ -677,9 +677,12 @@ class Database:
             self._connection.executescript(
                 f"BEGIN;{statements};PRAGMA user_version = {number};COMMIT;"
             )
-        self._connection.execute("BEGIN IMMEDIATE")
-        convert(self._connection)
-        self._connection.execute("COMMIT")
+        if self._connection.execute("SELECT 1 FROM documents LIMIT 1").fetchone():
+            from tidings.server.sqlite.conversion import convert  # files of earlier releases only
+
+            self._connection.execute("BEGIN IMMEDIATE")
+            convert(self._connection)
+            self._connection.execute("COMMIT")
 
 
 def _lock_file(path: Path) -> int:
