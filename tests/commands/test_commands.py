@@ -19,6 +19,7 @@ from tests.unit.admin.cloudformation import deployed
 from tests.unit.client.cli.commands import every_command
 from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 from tidings.client.cli.main import main
+from tidings.client.cli.resources import command_of
 from tidings.server.running import Server
 
 FOLDER = Path(__file__).parent
@@ -148,6 +149,28 @@ def test_commands_on_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """On its tables, with the rights of the operator."""
     with deployed(monkeypatch, OUTPUTS):
         check("stage", transcript("data", ["--stage", "dev"]))
+
+
+# The sections in which the commands with an option of a place run, for each such option.
+PLACES = {"--url": ("url",), "--data": ("data", "folder", "serving"), "--endpoint-url": ("data",)}
+
+
+@pytest.mark.parametrize("option", PLACES)
+def test_each_declared_command_is_recorded_with_each_place(option: str) -> None:
+    lines = [line for section in PLACES[option] for line in sections()[section]]
+    declared = [
+        each
+        for each in every_command()
+        if getattr(each.command.callback, "__module__", "") == command_of.__module__
+    ]
+
+    assert len(declared) > 40
+    assert [
+        each.name
+        for each in declared
+        if option in each.options
+        and not any(f"{line} ".startswith(f"{each.name} ") for line in lines)
+    ] == []
 
 
 def test_commands_without_a_place() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,9 @@ from tidings.admin.state_target import find as find_tables
 from tidings.admin.target import one_sentence_errors
 from tidings.aws.archives import open_archive
 from tidings.aws.effects import now_ms
+from tidings.client.cli import options
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import (
-    Command,
-    endpoint_option,
-    feed_option,
-    stage_option,
-)
+from tidings.client.cli.options import Command, Given
 from tidings.client.cli.render import compact, describe_entry
 from tidings.core.archive.reader import ArchiveReader, all_spans, holes
 from tidings.core.effects import discard_count
@@ -55,18 +50,21 @@ class ArchiveTarget:
     tables: StateTarget | None
 
 
-def find(
-    feed: str, stage: str | None, endpoint_url: str | None, archive: str | None
-) -> ArchiveTarget:
-    """Return the archive of the feed with the name or, without its tables, the key *feed*.
+def _find(given: Given, others: Given) -> Given:
+    """Return the archive of the feed with the name or, without its tables, the key --feed.
 
     Raises:
         UsageError: the location of the archive is unknown.
         NoStage, UnknownFeed: the stage or the feed does not exist.
     """
+    feed, stage, endpoint_url = given["feed"], given["stage"], given["endpoint_url"]
+    if stage and endpoint_url:
+        raise click.UsageError("name the feed once: by --stage or --endpoint-url")
+    check_name(public_name(feed))
     tables = find_tables(feed, stage, endpoint_url) if stage or endpoint_url else None
-    url = url_of(archive or "", tables)
-    return ArchiveTarget(tables.feed if tables else feed, url, store_at(url), tables)
+    url = url_of(given["archive"] or "", tables)
+    key = tables.feed if tables else feed
+    return {"target": ArchiveTarget(key, url, store_at(url), tables)}
 
 
 def url_of(named: str, tables: StateTarget | None) -> str:
@@ -99,59 +97,45 @@ def store_at(url: str) -> S3Archive | FolderArchive:
         raise click.UsageError(f"--archive {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """The archive's lag: the pages after *checkpoint*, and the age of the oldest such page.
+def look(target: ArchiveTarget) -> dict[str, Any]:
+    """Return the content of an archive, and the lag of its follower if the tables are known.
 
-    *checkpoint* is the last archived page, and *floor* the first page of the log.
+    *gaps* are the ranges of missing pages, each by first and last. The lag is that after
+    *checkpoint*, the last archived page; *floor* is the first page of the log.
     """
-
-    checkpoint: int
-    pages: int
-    ms: int
-    floor: int
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveStatus:
-    """The content of an archive. *gaps* are the ranges of pages, each by first and last."""
-
-    feed: str
-    archive: str
-    parts: int
-    bytes: int
-    first: int | None
-    last: int | None
-    gaps: Sequence[tuple[int, int]]
-    lag: Lag | None
-
-    def as_json(self) -> dict[str, object]:
-        return asdict(self)
-
-    def as_lines(self) -> Iterator[str]:
-        yield f"{self.feed} in {self.archive}"
-        reach = "" if self.first is None else f", pages {self.first:,} to {self.last:,}"
-        yield f"  {self.parts:,} parts of {self.bytes:,} bytes{reach}"
-        for first, last in self.gaps:
-            yield f"  missing: pages {first:,} to {last:,}"
-        if self.lag is not None:
-            lag_text = f"{self.lag.pages:,} pages behind, {self.lag.ms / 1000:,.0f} s"
-            yield f"  the follower is at page {self.lag.checkpoint:,}, {lag_text}"
-            yield f"  the log begins with page {self.lag.floor:,}"
-
-
-def look(target: ArchiveTarget) -> ArchiveStatus:
     spans = list(all_spans(target.store, target.feed))
-    return ArchiveStatus(
-        public_name(target.feed),
-        target.url,
-        parts=len(spans),
-        bytes=target.store.size(target.feed),
-        first=min((span.first for span in spans), default=None),
-        last=max((span.last for span in spans), default=None),
-        gaps=holes(spans),
-        lag=_lag(target),
-    )
+    return {
+        "feed": public_name(target.feed),
+        "archive": target.url,
+        "parts": len(spans),
+        "bytes": target.store.size(target.feed),
+        "first": min((span.first for span in spans), default=None),
+        "last": max((span.last for span in spans), default=None),
+        "gaps": holes(spans),
+        "lag": _lag(target.feed, target.tables) if target.tables else None,
+    }
+
+
+def _lag(feed: str, tables: StateTarget) -> dict[str, int]:
+    checkpoint = tables.stores.followers.checkpoints(feed).get(ARCHIVE, 0)
+    log = tables.stores.log
+    waiting = log.read(feed, checkpoint, 1)
+    ms = max(0, now_ms() - waiting[0].at_ms) if waiting else 0
+    behind = {"checkpoint": checkpoint, "pages": log.head(feed) - checkpoint, "ms": ms}
+    return {**behind, "floor": log.floor(feed)}
+
+
+def _as_lines(status: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{status['feed']} in {status['archive']}"
+    first, last, lag = status["first"], status["last"], status["lag"]
+    reach = "" if first is None else f", pages {first:,} to {last:,}"
+    yield f"  {status['parts']:,} parts of {status['bytes']:,} bytes{reach}"
+    for first, last in status["gaps"]:
+        yield f"  missing: pages {first:,} to {last:,}"
+    if lag is not None:
+        behind = f"{lag['pages']:,} pages behind, {lag['ms'] / 1000:,.0f} s"
+        yield f"  the follower is at page {lag['checkpoint']:,}, {behind}"
+        yield f"  the log begins with page {lag['floor']:,}"
 
 
 def pages(target: ArchiveTarget, first: int, last: int) -> Iterator[Page]:
@@ -162,43 +146,15 @@ def pages(target: ArchiveTarget, first: int, last: int) -> Iterator[Page]:
         first = batch[-1].number + 1
 
 
-def _lag(target: ArchiveTarget) -> Lag | None:
-    tables = target.tables
-    if tables is None:
-        return None
-    checkpoint = tables.stores.followers.checkpoints(target.feed).get(ARCHIVE, 0)
-    log = tables.stores.log
-    waiting = log.read(target.feed, checkpoint, 1)
-    ms = max(0, now_ms() - waiting[0].at_ms) if waiting else 0
-    return Lag(checkpoint, log.head(target.feed) - checkpoint, ms, log.floor(target.feed))
-
-
 def archive_options(command: Command) -> Command:
     """Add --feed, --stage, --endpoint-url and --archive to a command, which receives *target*."""
-
-    @functools.wraps(command)
-    def with_target(
-        feed: str, stage: str | None, endpoint_url: str | None, archive: str | None, **others: Any
-    ) -> None:
-        if stage and endpoint_url:
-            raise click.UsageError("name the feed once: by --stage or --endpoint-url")
-        with one_sentence_errors():
-            check_name(public_name(feed))
-            command(target=find(feed, stage, endpoint_url, archive), **others)
-
-    options = (
-        feed_option,
-        stage_option,
-        endpoint_option,
-        click.option(
-            "--archive",
-            metavar="URL|FOLDER",
-            help="Address of the archive.  [default: the archive of the stage]",
-        ),
+    archive = click.option(
+        "--archive",
+        metavar="URL|FOLDER",
+        help="Address of the archive.  [default: the archive of the stage]",
     )
-    for option in reversed(options):
-        with_target = option(with_target)
-    return with_target
+    places = (options.feed_option, options.stage_option, options.endpoint_option)
+    return one_sentence_errors()(options.adding(_find, *places, archive)(command))
 
 
 @click.command(epilog=EXIT_CODES)
@@ -215,7 +171,7 @@ def status(target: ArchiveTarget, as_json: bool) -> None:
       tidings archive status --archive ./feed
     """
     report = look(target)
-    click.echo(json.dumps(report.as_json()) if as_json else "\n".join(report.as_lines()))
+    click.echo(json.dumps(report) if as_json else "\n".join(_as_lines(report)))
 
 
 @click.command(epilog=EXIT_CODES)

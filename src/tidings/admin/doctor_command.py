@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from tidings.admin.target import one_sentence_errors
+from tidings.admin.target import boto3, one_sentence_errors
 from tidings.aws.config.stages import (
     LOG_DAYS,
     REGIONS,
@@ -45,11 +45,13 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"  # the query was denied or failed
 
 
+OK, NOTE, FAILS, UNKNOWN = Verdict
+
+
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of a *check*: *says* is the fact; *do* is the remedy, empty if none is needed."""
+    """The result of a check: *says* is the fact; *do* is the remedy, empty if none is needed."""
 
-    check: str
     verdict: Verdict
     says: str
     do: str = ""
@@ -58,34 +60,32 @@ class CheckResult:
 def check_name(stage: str) -> CheckResult:
     problem = name_problem(stage)
     if problem is None:
-        return CheckResult("name", Verdict.OK, stage)
-    return CheckResult("name", Verdict.FAILS, f"{stage!r} must be {problem}", "choose another name")
+        return CheckResult(OK, stage)
+    return CheckResult(FAILS, f"{stage!r} must be {problem}", "choose another name")
 
 
 def check_region(current: str | None) -> CheckResult:
     """Judge the Region of the credentials."""
     if current is None:
-        return CheckResult("region", Verdict.FAILS, "no Region is configured", "set AWS_REGION")
+        return CheckResult(FAILS, "no Region is configured", "set AWS_REGION")
     if current not in REGIONS:
         return CheckResult(
-            "region",
-            Verdict.FAILS,
+            FAILS,
             f"{current} has no function URLs, or lacks another service of a stage",
             f"deploy to one of {', '.join(REGIONS)}",
         )
-    return CheckResult("region", Verdict.OK, current)
+    return CheckResult(OK, current)
 
 
 def check_log_days(days: int) -> CheckResult:
     if days not in LOG_DAYS:
         accepted = ", ".join(map(str, LOG_DAYS))
         return CheckResult(
-            "log-days",
-            Verdict.FAILS,
+            FAILS,
             f"CloudWatch Logs cannot keep logs for {days} days",
             f"set log_days in infra/settings.py to one of {accepted}",
         )
-    return CheckResult("log-days", Verdict.OK, f"{days}")
+    return CheckResult(OK, f"{days}")
 
 
 def check_concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> CheckResult:
@@ -97,54 +97,48 @@ def check_concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> C
     says = f"{current.quota} concurrent executions, {current.reserved} of them reserved"
     if wanted and remaining < LEFT_MIN and not deployed:
         return CheckResult(
-            "concurrency",
-            Verdict.FAILS,
+            FAILS,
             f"{says}; {wanted} more would leave {remaining}, and Lambda keeps {LEFT_MIN}",
             "ask AWS for more concurrent executions, or remove streams_max from infra/settings.py",
         )
     if current.quota < QUOTA_ENOUGH:
         return CheckResult(
-            "concurrency",
-            Verdict.NOTE,
+            NOTE,
             f"{says}; each reader of a stream uses one of them",
             f"ask AWS for {QUOTA_ENOUGH} concurrent executions before production use",
         )
     if not wanted:
         return CheckResult(
-            "concurrency",
-            Verdict.NOTE,
+            NOTE,
             f"{says}; readers of streams are not limited and may use all of them",
             f"set streams_max in infra/settings.py, at most {remaining - LEFT_MIN}, so that the"
             " rest is left for posts, lists and relays; if it is set, pass its value as"
             " --streams-max",
         )
-    return CheckResult("concurrency", Verdict.OK, says)
+    return CheckResult(OK, says)
 
 
 def check_bootstrap(version: int | None) -> CheckResult:
     if version is None or version < BOOTSTRAP_MIN:
         needed = f"version {BOOTSTRAP_MIN} of the CDK's bootstrap is required"
         says = f"{needed}; the account has {'none' if version is None else f'version {version}'}"
-        return CheckResult(
-            "bootstrap", Verdict.FAILS, says, "run cdk bootstrap with these credentials"
-        )
-    return CheckResult("bootstrap", Verdict.OK, f"version {version}")
+        return CheckResult(FAILS, says, "run cdk bootstrap with these credentials")
+    return CheckResult(OK, f"version {version}")
 
 
 def is_deployed(status: str | None) -> bool:
     return status is not None and status not in AGAIN
 
 
-def check_stack(check: str, status: str | None) -> CheckResult:
+def check_stack(status: str | None) -> CheckResult:
     if status is None or not is_deployed(status):
-        return CheckResult(check, Verdict.OK, "a first deploy creates it")
+        return CheckResult(OK, "a first deploy creates it")
     if status in STEADY:
-        return CheckResult(check, Verdict.OK, f"{status}: a deploy updates it")
+        return CheckResult(OK, f"{status}: a deploy updates it")
     if status.endswith("_IN_PROGRESS"):
-        return CheckResult(check, Verdict.FAILS, status, "wait until CloudFormation is done")
+        return CheckResult(FAILS, status, "wait until CloudFormation is done")
     return CheckResult(
-        check,
-        Verdict.FAILS,
+        FAILS,
         status,
         "look at the stack's events in CloudFormation; continue the rollback, or delete the stack",
     )
@@ -154,36 +148,33 @@ def check_data(status: str | None, *, stage: str, deployed: bool) -> CheckResult
     """Judge the stack of tables and buckets, which must exist if the stage is *deployed*."""
     if deployed and status is None:
         return CheckResult(
-            "data",
-            Verdict.FAILS,
+            FAILS,
             f"tidings-{stage} is deployed and tidings-{stage}-data is missing",
             "restore its tables (docs/operations/RUNBOOKS.md), or delete the stack of the stage:"
             " a deploy would create empty tables",
         )
-    return check_stack("data", status)
+    return check_stack(status)
 
 
-def check_names(check: str, existing: Sequence[str], *, deployed: bool) -> CheckResult:
+def check_names(existing: Sequence[str], *, deployed: bool) -> CheckResult:
     """Judge existing resources with fixed names; they belong to the stage if it is *deployed*."""
     if deployed:
-        return CheckResult(check, Verdict.OK, f"{len(existing)}, of the stage itself")
+        return CheckResult(OK, f"{len(existing)}, of the stage itself")
     if existing:
         return CheckResult(
-            check,
-            Verdict.FAILS,
+            FAILS,
             f"already existing: {_some(existing)}; a first deploy would create them",
             "delete them if their content is not needed, or give the stage another name",
         )
-    return CheckResult(check, Verdict.OK, "no name is taken")
+    return CheckResult(OK, "no name is taken")
 
 
-def check_remains(check: str, remaining: Sequence[str], *, deployed: bool) -> CheckResult:
+def check_remains(remaining: Sequence[str], *, deployed: bool) -> CheckResult:
     """Judge resources with generated names, which do not conflict but may contain data."""
     if deployed or not remaining:
-        return check_names(check, remaining, deployed=deployed)
+        return check_names(remaining, deployed=deployed)
     return CheckResult(
-        check,
-        Verdict.NOTE,
+        NOTE,
         f"left by an earlier stack: {_some(remaining)}; they do not conflict with a deploy",
         "restore from them (docs/operations/RUNBOOKS.md), or delete them",
     )
@@ -192,18 +183,17 @@ def check_remains(check: str, remaining: Sequence[str], *, deployed: bool) -> Ch
 def check_gateway_role(arn: str | None, *, deployed: bool) -> CheckResult:
     if arn is None or deployed:
         says = "a first deploy sets it" if arn is None else f"set: {arn}"
-        return CheckResult("gateway-role", Verdict.OK, says)
+        return CheckResult(OK, says)
     return CheckResult(
-        "gateway-role",
-        Verdict.NOTE,
+        NOTE,
         f"API Gateway writes the account's logs as {arn}; tidings-account would set its own role",
         "accept this, or leave that stack out with cdk deploy --exclusively"
         " (docs/operations/DEPLOY.md)",
     )
 
 
-def unknown_result(check: str, why: str) -> CheckResult:
-    return CheckResult(check, Verdict.UNKNOWN, f"not checked: {why}", "check this in the console")
+def unknown_result(why: object) -> CheckResult:
+    return CheckResult(UNKNOWN, f"not checked: {why}", "check this in the console")
 
 
 def _some(listed: Sequence[str]) -> str:
@@ -249,61 +239,46 @@ def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) ->
       tidings doctor --stage dev
       tidings doctor --stage prod --streams-max 400 --json
     """
-    import boto3  # noqa: TID251 (the credentials and profile of the operator, not of a function)
-
     with one_sentence_errors():
-        results = [check_name(stage), check_region(boto3.Session().region_name)]
+        results = {"name": check_name(stage), "region": check_region(boto3().Session().region_name)}
         if log_days is not None:
-            results.append(check_log_days(log_days))
-        if not any(each.verdict is Verdict.FAILS for each in results):
-            results += _results(Account(_client), stage, streams_max)
-    for each in results:
-        click.echo(json.dumps(asdict(each)) if as_json else _line(each))
-    sys.exit(any(each.verdict is Verdict.FAILS for each in results))
+            results["log-days"] = check_log_days(log_days)
+        if not _fails(results):
+            results |= _results(Account(boto3().client), stage, streams_max)
+    for check, each in results.items():
+        as_line = f"{each.verdict:<8} {check}: {each.says}"
+        do = f"\n{'':<9}do: {each.do}" if each.do else ""
+        click.echo(json.dumps({"check": check, **asdict(each)}) if as_json else as_line + do)
+    sys.exit(_fails(results))
 
 
-def _client(service: str) -> Any:
-    import boto3  # noqa: TID251 (as in `doctor`)
-
-    made: Any = boto3.client  # `Any`, because boto3's stubs require a literal service name
-    return made(service)
+def _fails(results: Mapping[str, CheckResult]) -> bool:
+    return any(each.verdict is FAILS for each in results.values())
 
 
-def _results(account: Account, stage: str, streams_max: int) -> Iterator[CheckResult]:
+def _results(account: Account, stage: str, streams_max: int) -> Iterator[tuple[str, CheckResult]]:
     from botocore.exceptions import ClientError  # noqa: TID251 (of the operator's requests)
+
+    def result(ask: Callable[[], Any], decide: Callable[[Any], CheckResult]) -> CheckResult:
+        try:
+            return decide(ask())
+        except ClientError as error:
+            return unknown_result(error)
 
     deployed = False
     try:
         status = account.stack_status(stack_name(stage))
         data = account.stack_status(data_stack_name(stage))
     except ClientError as error:  # it is then unknown whether existing names belong to the stage
-        yield from (unknown_result(check, str(error)) for check in ("stack", "data", *_KINDS))
+        yield from ((check, unknown_result(error)) for check in ("stack", "data", *_KINDS))
     else:
         deployed = is_deployed(status)
-        yield check_stack("stack", status)
-        yield check_data(data, stage=stage, deployed=deployed)
+        yield "stack", check_stack(status)
+        yield "data", check_data(data, stage=stage, deployed=deployed)
         for check, (ask, decide) in _KINDS.items():
-            decide_check = partial(decide, check, deployed=deployed)
-            yield _result(check, partial(ask, account, stage), decide_check)
+            yield check, result(partial(ask, account, stage), partial(decide, deployed=deployed))
     room = partial(check_concurrency, wanted=streams_max, deployed=deployed)
-    yield _result("concurrency", account.concurrency, room)
-    yield _result("bootstrap", account.bootstrap_version, check_bootstrap)
+    yield "concurrency", result(account.concurrency, room)
+    yield "bootstrap", result(account.bootstrap_version, check_bootstrap)
     role = partial(check_gateway_role, deployed=deployed)
-    yield _result("gateway-role", account.gateway_role, role)
-
-
-def _result(
-    check: str, ask: Callable[[], Any], decide: Callable[[Any], CheckResult]
-) -> CheckResult:
-    """Return the result of *decide* for the answer of *ask*, or "unknown" if the query fails."""
-    from botocore.exceptions import ClientError  # noqa: TID251 (as in `_results`)
-
-    try:
-        return decide(ask())
-    except ClientError as error:
-        return unknown_result(check, str(error))
-
-
-def _line(result: CheckResult) -> str:
-    do = f"\n{'':<9}do: {result.do}" if result.do else ""
-    return f"{result.verdict:<8} {result.check}: {result.says}{do}"
+    yield "gateway-role", result(account.gateway_role, role)

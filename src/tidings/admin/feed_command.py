@@ -16,6 +16,7 @@ from tidings.core.auth.guard import PASSWORD_ROLES
 from tidings.core.auth.passwords import check_password, from_line
 from tidings.core.model.feeds import HOST, public_name
 from tidings.core.settings.documents import SETTINGS
+from tidings.http.endpoints.feeds import FeedRouter
 from tidings.server.local import LocalAdmin
 
 CLOSED = "none: closed, unless the feed has no credential at all and its deployment is open"
@@ -27,9 +28,9 @@ def shown_settings(found: dict[str, Any]) -> str:
     whole = "defaults of new feeds, and passwords for all feeds"
     named = ("host", whole) if found["feed"] == public_name(HOST) else ("feed", found["feed"])
     rows = [named, *settings_rows({name: found[name] for name in SETTINGS})]
-    if found["closed"]:
+    if found.get("closed"):
         rows.append(("closed", "yes, because the feed has or had keys or users"))
-    for role in PASSWORD_ROLES:
+    for role in PASSWORD_ROLES if "closed" in found else ():  # credentials have no route
         passwords = found[f"{role.value}_passwords"]
         shown = [
             f"{number} of {len(passwords)}, set at {each['set_at']}"
@@ -53,13 +54,35 @@ feed = Resource(
     "password read --stage dev --generate",
     placed=stored_options(local_admin, of_host=True),
 )
+_placed = stored_options(local_admin, of_host=True, over_http=True)
+
+
+def _sent(call: Call, **settings: Any) -> Any:
+    """Return the settings of a feed after a change; over HTTP, only of a feed that exists."""
+    if not call.over_http:
+        return call.send(**settings)
+    record = call.send(FeedRouter.get_feed)
+    if record["settings"] is None:
+        raise click.ClickException(f"the feed {call.place.feed} was deleted")
+    if settings:
+        record = call.send(FeedRouter.put_feed, **settings)
+    return {"feed": record["feed"], **record["settings"]}
+
+
 feed.add(
     "show",
     LocalAdmin.show_settings,
-    "Show the settings of a feed. For a password, only the time when it was set is shown.",
+    """
+    Show the settings of a feed. For a password, only the time when it was set is shown.
+
+    With --url, passwords are not shown.
+    """,
     "--stage dev",
     "--data tidings-data --feed orders --json",
+    "--url https://feed.example",
     shows=shown_settings,
+    by=_sent,
+    placed=_placed,
 )
 
 
@@ -69,17 +92,24 @@ def _set(call: Call) -> Any:
         raise click.UsageError(f"name what to set: {NAMES}")
     if call.is_of_host and "resources" in settings:
         raise click.UsageError("resources are those of one feed; name it with --feed")
-    return call.send(**settings)
+    return _sent(call, **settings)
 
 
 feed.add(
     "set",
     LocalAdmin.change_settings,
-    "Change the given settings of a feed, and keep the others.",
+    """
+    Change the given settings of a feed, and keep the others.
+
+    With --url, the password is a key with the role admin, or the ingest password, as for
+    `tidings feeds create --update`.
+    """,
     "--stage dev --object-url 'http://api/{{type}}/{{id}}'",
     "--data tidings-data --leave on --forget-after 30",
+    "--url https://feed.example --feed orders --leave on",
     shows=shown_settings,
     by=_set,
+    placed=_placed,
     options=dict.fromkeys(SETTINGS),
     others=[settings_options],
 )

@@ -7,7 +7,7 @@ import json
 import click
 
 from tidings.admin.archive_command import page_of, store_at, url_of
-from tidings.admin.state_target import StateTarget, state_options, tables_option
+from tidings.admin.state_target import StateTarget, state_options
 from tidings.aws.effects import new_runtime
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core.archive.segments import ArchiveStore
@@ -19,7 +19,6 @@ from tidings.core.model.feeds import public_name
 
 @click.command(epilog=EXIT_CODES)
 @state_options
-@tables_option
 @click.option(
     "--heard",
     "last_page",

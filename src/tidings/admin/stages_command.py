@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tidings.admin.target import one_sentence_errors
+from tidings.admin.target import boto3, one_sentence_errors
 from tidings.aws.config import stages as deployed
 from tidings.aws.config.stages import STAGE_TAG
 from tidings.aws.effects import now_ms
@@ -112,30 +112,24 @@ def stages(name: str | None, days: int, cost: bool, as_json: bool) -> None:
 
 def _add_costs(listed: list[Stage]) -> None:
     """Add yesterday's costs (UTC) to each stage; query all stages at once."""
-    import boto3  # noqa: TID251 (the credentials and profile of the operator, not of a function)
-
     yesterday = datetime.fromtimestamp(now_ms() / 1000, UTC).date() - timedelta(days=1)
-    explorer = boto3.client("ce", region_name=REGION)
+    explorer = boto3().client("ce", region_name=REGION)
     found = costs_on(yesterday, explorer)
     for stage in listed:
         stage["cost"] = cost_document(found, stage["stage"], yesterday)
 
 
 def _find_stages(name: str | None) -> list[deployed.Exposed]:
-    import boto3  # noqa: TID251 (as in `_add_costs`)
-
-    cloudformation = boto3.client("cloudformation")
+    cloudformation = boto3().client("cloudformation")
     if name is not None:
         return [deployed.public_description(name, cloudformation)]
     return deployed.find_stages(cloudformation)
 
 
 def _read_stage(stage: deployed.Exposed, days: int) -> Stage:
-    import boto3  # noqa: TID251 (as in `_add_costs`)
-
     from tidings.aws.dynamodb.records import DynamoDBRecords
 
-    records = DynamoDBRecords(boto3.client("dynamodb"), stage.control_table)
+    records = DynamoDBRecords(boto3().client("dynamodb"), stage.control_table)
     profiles, keys = ProfileStore(records), KeyStore(records)
     addresses = dict(zip(_ADDRESSES, stage.addresses, strict=True))
     feeds = [

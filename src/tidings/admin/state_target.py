@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidings.admin.target import endpoint_client, feed_options
+from tidings.admin.target import STORES, endpoint_client, name_in_stores, one_sentence_errors
 from tidings.aws.config import stages
 from tidings.aws.effects import now_ms
-from tidings.client.cli.options import Command
+from tidings.client.cli.options import Command, Given, adding, data_option, locate
 from tidings.core.effects import discard_count
 from tidings.core.log.reader import Reader
 from tidings.core.replication.relay import Wanted
@@ -168,43 +167,46 @@ def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
 Examined = StateTarget | ServerState
 
 
-def tables_option(command: Command) -> Command:
-    """Add --tables to a command. Place this decorator below `state_options` or `examined_options`.
-
-    The option selects tables of a stage that were restored under other names, by the suffix of
-    these names.
-    """
-
-    @functools.wraps(command)
-    def with_tables(target: Examined, tables: str | None, **others: Any) -> None:
-        if tables is not None:
-            target = _with_tables(target, tables)
-        command(target=target, **others)
-
-    option = click.option(
-        "--tables",
-        metavar="SUFFIX",
-        help="Use the restored tables (tidings-STAGE-log-SUFFIX, ...) instead of the stage's.",
-    )
-    return option(with_tables)
-
-
-def _with_tables(target: Examined, suffix: str) -> StateTarget:
+def _restored(target: Examined, suffix: str) -> StateTarget:
     if not isinstance(target, StateTarget) or target.settings.stage == stages.LOCAL_STAGE:
         raise click.UsageError("--tables is for a --stage, not for --endpoint-url or a server")
-    settings = _with_suffix(target.settings, suffix)
+    names = {
+        f"{kind}_table": stages.table_name(target.settings.stage, kind, suffix)
+        for kind in ("log", "state", "control")
+    }
+    settings: Settings = replace(target.settings, **names)  # type: ignore[arg-type]
     used = None if settings == target.settings else target.settings
     return replace(target, settings=settings, used=used)
 
 
-def _with_suffix(settings: Settings, suffix: str) -> Settings:
-    return replace(
-        settings,
-        log_table=stages.table_name(settings.stage, "log", suffix),
-        state_table=stages.table_name(settings.stage, "state", suffix),
-        control_table=stages.table_name(settings.stage, "control", suffix),
-    )
+def _find(given: Given, others: Given) -> Given:
+    at = locate(given)
+    name = name_in_stores(given, at)
+    target: Examined
+    if at.data:
+        context = click.get_current_context()
+        target = ServerState(name, context.with_resource(operating.open_stopped(at.data)))
+    else:
+        target = find(name, at.stage or None, at.endpoint_url)
+    return {"target": target if given["tables"] is None else _restored(target, given["tables"])}
 
 
-state_options = feed_options(find)
-examined_options = feed_options(find, ServerState, operating.open_stopped)
+_tables_option = click.option(
+    "--tables",
+    metavar="SUFFIX",
+    help="Use the restored tables (tidings-STAGE-log-SUFFIX, ...) instead of the stage's.",
+)
+
+
+def state_options(command: Command) -> Command:
+    """Add the options of a stage or endpoint to a command, which receives *target*.
+
+    Its option --tables selects tables of a stage that were restored under other names, by the
+    suffix of these names.
+    """
+    return one_sentence_errors()(adding(_find, *STORES, _tables_option)(command))
+
+
+def examined_options(command: Command) -> Command:
+    """Add the options of `state_options` and --data."""
+    return one_sentence_errors()(adding(_find, *STORES, data_option, _tables_option)(command))

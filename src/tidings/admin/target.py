@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from tidings.aws.config import stages
 from tidings.aws.effects import now_ms
-from tidings.client.cli.options import (
-    URL_VARIABLE,
-    Access,
-    Command,
-    context_feed_option,
-    context_option,
-    data_option,
-    endpoint_option,
-    is_given,
-    locate,
-    password_options,
-    stage_option,
-    timeout_option,
-    user_name,
-)
+from tidings.client.cli import options
+from tidings.client.cli.options import Access, Given, Location, adding, is_given, locate, user_name
 from tidings.client.cli.render import failures, printable
 from tidings.client.errors import Refused
 from tidings.core.changeagent.documents import OperatorDocuments
 from tidings.core.errors import StorageFailed, TidingsError, Unavailable
-from tidings.core.model.feeds import DEFAULT_FEED, HOST, check_name
+from tidings.core.model.feeds import HOST, check_name
 from tidings.core.records import RecordStore
 from tidings.core.settings.profiles import ProfileStore
 from tidings.core.version import how_to_install
@@ -45,30 +30,36 @@ from tidings.server.local import LocalAdmin
 from tidings.server.processes import Problem
 
 if TYPE_CHECKING:
-    from botocore.config import Config  # noqa: TID251 see `_boto3`
+    from botocore.config import Config  # noqa: TID251 see `boto3`
 
-Find = Callable[[str, str | None, str | None], object]
-FoundIn = Callable[[str, Any], object]
+    from tidings.aws.config import stages
+
 Sent = Mapping[str, Any]
 StoreRoutes = Callable[[RecordStore], Routes]
-Opened = Callable[[Path], AbstractContextManager[object]]
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """The feed with the key *feed*, of which *routes* call the services on its stores.
-
-    It is a `Managed`, and its own `Transport`. *operator* has all rights.
-    """
+@dataclass(frozen=True)
+class _Stored:
+    """The feed *feed*, managed without rights: a `Managed`, and its own `Transport`."""
 
     feed: str
-    routes: Routes
-    operator: str = field(default_factory=user_name)
-    timeout_s: float | None = None
+    operator: str = field(default_factory=user_name, kw_only=True)
+    timeout_s: float | None = field(default=None, kw_only=True)
 
     @contextmanager
-    def asking(self) -> Iterator[Stored]:
-        yield self
+    def asking(self) -> Iterator[Self]:
+        with failures(), one_sentence_errors():
+            try:
+                yield self
+            except Refused as error:
+                raise click.ClickException(printable(error.message)) from None
+
+
+@dataclass(frozen=True)
+class Stored(_Stored):
+    """The feed with the key *feed*, of which *routes* call the services on its stores."""
+
+    routes: Routes
 
     def call(self, route: Declared, names: Sent, given: Sent, headers: Sent | None = None) -> Any:
         """Return the answer of *route*, without a check of rights."""
@@ -78,25 +69,11 @@ class Stored:
         return self.routes.perform(route.name, call, given)
 
 
-@dataclass(frozen=True, slots=True)
-class InFolder:
-    """The feed *feed* of the server with the data folder *folder*, running or stopped.
+@dataclass(frozen=True)
+class InFolder(_Stored):
+    """The feed *feed* of the server with the data folder *folder*, running or stopped."""
 
-    It is a `Managed`, and its own `Transport`. *operator* has all rights.
-    """
-
-    feed: str
     folder: Path
-    operator: str = field(default_factory=user_name)
-    timeout_s: float | None = None
-
-    @contextmanager
-    def asking(self) -> Iterator[InFolder]:
-        with failures(), one_sentence_errors():
-            try:
-                yield self
-            except Refused as error:
-                raise click.ClickException(printable(error.message)) from None
 
     def call(self, route: Declared, names: Sent, given: Sent, headers: Sent | None = None) -> Any:
         """Return the answer of *route*, without a check of rights."""
@@ -110,71 +87,26 @@ class InFolder:
         return json.loads(body)
 
 
-def feed_options(
-    find: Find,
-    found_in: FoundIn | None = None,
-    opened: Opened = nullcontext,
-    *,
-    of_host: bool = False,
-) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options of a place to a command that receives one *target*.
-
-    The options are --feed, --stage, --context and --endpoint-url. Without an option, the stage and
-    the feed are those of the current context. *find* creates the target from the feed, the stage
-    and the endpoint, of which one is None. With *found_in*, the command also has --data, and
-    *found_in* creates the target from that folder, or from the result of *opened*. With *of_host*,
-    the command also has --host, for which the feed of the target is `HOST`.
-    """
-
-    def decorate(command: Command) -> Command:
-        @functools.wraps(command)
-        def with_target(
-            feed: str | None,
-            stage: str | None,
-            context: str | None,
-            endpoint_url: str | None,
-            data: Path | None = None,
-            host: bool = False,
-            **others: Any,
-        ) -> None:
-            if host and is_given("feed"):
-                raise click.UsageError("name either a feed with --feed or the host with --host")
-            given = sum(place is not None for place in (stage, endpoint_url, data, context))
-            if given > 1:
-                raise click.UsageError(_PLACES)
-            if given == 0 or context is not None:
-                stage, feed = _of_context(context, feed)
-            with one_sentence_errors():
-                name = HOST if host else check_name(feed or DEFAULT_FEED)
-                if data is None or found_in is None:
-                    command(target=find(name, stage, endpoint_url), **others)
-                    return
-                with opened(data) as store:
-                    command(target=found_in(name, store), **others)
-
-        of_server = (data_option,) if found_in else ()
-        all_of_it = (host_option,) if of_host else ()
-        places = (*of_server, endpoint_option, context_option, stage_option)
-        for option in (*places, *all_of_it, context_feed_option):
-            with_target = option(with_target)
-        return with_target
-
-    return decorate
-
-
 _PLACES = "name one of --stage, --context, --data for a server, and --endpoint-url for a DynamoDB"
+STORES = (
+    options.context_feed_option,
+    options.stage_option,
+    options.context_option,
+    options.endpoint_option,
+)
 
 
-def _of_context(name: str | None, feed: str | None) -> tuple[str, str]:
-    """Return the stage and the feed of the context *name*, or of the current context.
+def name_in_stores(given: Given, at: Location) -> str:
+    """Return the name of the feed of a command that needs its stores, so it can use no address.
 
-    The command needs the stores of the feed, so it cannot use a context with an address.
+    With --host, it is `HOST`.
     """
-    location = locate(name, {})
-    if not location.stage:
-        reason = f"; {location.source} has no stage" if location.is_given else ""
+    if given.get("host") and is_given("feed"):
+        raise click.UsageError("name either a feed with --feed or the host with --host")
+    if not (at.stage or at.endpoint_url or at.data):
+        reason = f"; {at.source} has no stage" if at.is_given else ""
         raise click.UsageError(f"{_PLACES}{reason}")
-    return location.stage, location.feed(feed)
+    return HOST if given.get("host") else check_name(at.feed(given["feed"]))
 
 
 host_option = click.option(
@@ -187,12 +119,10 @@ def one_sentence_errors() -> Iterator[None]:
     """Report errors in one sentence, without a traceback."""
     try:
         yield
-    except StorageFailed as error:
-        raise click.ClickException(str(error)) from None
-    except Unavailable as error:
-        raise click.ClickException(f"the store did not answer ({error}); try again") from None
-    except (TidingsError, stages.NoStage, Problem) as error:
-        raise click.ClickException(str(error)) from None
+    except (TidingsError, Problem) as error:
+        is_silent = isinstance(error, Unavailable) and not isinstance(error, StorageFailed)
+        text = f"the store did not answer ({error}); try again" if is_silent else str(error)
+        raise click.ClickException(text) from None
     except Exception as error:
         if _is_of_aws(error):
             raise click.ClickException(str(error)) from None
@@ -203,35 +133,36 @@ def _is_of_aws(error: Exception) -> bool:
     """Return True if boto3, which may be missing, raised *error*."""
     if "botocore" not in sys.modules:
         return False
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 see `_boto3`
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 see `boto3`
 
     return isinstance(error, BotoCoreError | ClientError)
 
 
-def _boto3() -> Any:
+def boto3() -> Any:
     """Return boto3, which uses the operator's own credentials and profile."""
     try:
-        import boto3  # noqa: TID251
+        import boto3 as found  # noqa: TID251
     except ImportError:
         raise click.ClickException(
             "--stage and --endpoint-url need boto3, which is not installed here;"
             f" {how_to_install('aws')}"
         ) from None
-    return boto3
+    return found
 
 
-def _find(routes: StoreRoutes, feed: str, stage: str | None, endpoint_url: str | None) -> Stored:
+def _find(routes: StoreRoutes, feed: str, at: Location) -> Stored:
     """Return the *routes* on the control table of a stage or endpoint; check that it has *feed*."""
-    deployed = frozenset({feed})
-    if stage is None:
-        client = endpoint_client(str(endpoint_url))
-        table = f"{stages.stack_name(stages.LOCAL_STAGE)}-control"
-    else:
-        outputs = stages.find(stage, _boto3().client("cloudformation"))
-        deployed = outputs.feeds
-        client, table = _boto3().client("dynamodb"), outputs.control_table
+    from tidings.aws.config import stages
     from tidings.aws.dynamodb.records import DynamoDBRecords, find_key
 
+    deployed = frozenset({feed})
+    if at.endpoint_url:
+        client = endpoint_client(at.endpoint_url)
+        table = f"{stages.stack_name(stages.LOCAL_STAGE)}-control"
+    else:
+        outputs = stages.find(at.stage, boto3().client("cloudformation"))
+        deployed = outputs.feeds
+        client, table = boto3().client("dynamodb"), outputs.control_table
     key = feed if feed == HOST else find_key(client, table, feed, deployed)
     return Stored(key, routes(DynamoDBRecords(client, table)))
 
@@ -241,75 +172,57 @@ def local_admin(records: RecordStore) -> LocalAdmin:
 
 
 def stored_options(
-    routes: StoreRoutes, *, of_host: bool = False
-) -> Callable[[Declared], Callable[[Command], Command]]:
+    routes: StoreRoutes, *, of_host: bool = False, over_http: bool = False
+) -> Callable[[Declared], options.Decorator]:
     """Return the `placed` of commands (`resources`) that call *routes* on the stores of a feed.
 
-    If the operation has a route, the command also has the options of an address.
+    If the operation has a route, the command also has the options of an address. With *over_http*,
+    it has them nevertheless, and must call another route (see `Call.over_http`).
     """
 
-    def placed(route: Declared) -> Callable[[Command], Command]:
-        def decorate(command: Command) -> Command:
-            @functools.wraps(command)
-            def with_place(target: Stored | InFolder, **others: Any) -> None:
-                operator = others.get("by") or target.operator
-                command(feed=replace(target, operator=operator), **others)
+    def make(given: Given, others: Given) -> Given:
+        at = locate(given)
+        if at.url and "url" in given:
+            if "by" in others and is_given("by"):
+                raise click.UsageError("--by is not for --url: the creator is the password's key")
+            if over_http and given["host"]:
+                raise click.UsageError("--host is not for --url: the host's settings have no route")
+            feed, password = at.feed(given["feed"]), options.password_of(given, at)
+            host = {"host_": True} if given["host"] else {}
+            return {"feed": Access(at.url, feed, password, given["timeout_s"]), **host}
+        found: Stored | InFolder
+        with one_sentence_errors():
+            name = name_in_stores(given, at)
+            found = InFolder(name, at.data) if at.data else _find(routes, name, at)
+        return {"feed": replace(found, operator=others.get("by") or found.operator)}
 
-            find = functools.partial(_find, routes)
-            stored = feed_options(find, InFolder, of_host=of_host)(with_place)
-            return stored if route.is_local else _or_address(stored, command)
-
-        return decorate
+    def placed(route: Declared) -> options.Decorator:
+        feed, *places = STORES
+        stored = (feed, *([host_option] if of_host else []), *places, options.data_option)
+        if route.is_local and not over_http:
+            return adding(make, *stored)
+        return adding(make, _url_option, options.timeout_option, *options.password_options, *stored)
 
     return placed
 
 
-def _or_address(stored: Command, command: Command) -> Command:
-    """Add the options of an address to *stored*; with an address, call *command* with `Access`."""
-
-    @functools.wraps(command)
-    def with_address(
-        url: str, feed: str, host: bool, password: str, timeout_s: float | None, **others: Any
-    ) -> None:
-        if "by" in others and is_given("by"):
-            raise click.UsageError("--by is not for --url: the creator is the password's key")
-        reached = Access(url, feed, password, timeout_s)
-        command(feed=reached, host_=True if host else None, **others)
-
-    asked = password_options(with_address)
-
-    @functools.wraps(stored)
-    def with_place(url: str | None, feed: str | None, context: str | None, **others: Any) -> None:
-        is_stored = any(others[name] for name in ("stage", "endpoint_url", "data"))
-        if url and is_stored:
-            raise click.UsageError("name the keys once: by --url, or as the other options do")
-        location = None if is_stored else locate(context, {"--url": url})
-        address = location is not None and location.url
-        for name in _STORED if address else _ASKED:
-            del others[name]
-        if location is not None and address:
-            asked(url=address, feed=location.feed(feed), **others)
-        else:
-            stored(feed=feed, context=context, **others)
-
-    vars(with_place)["__click_params__"] += vars(asked)["__click_params__"][-2:]
-    return click.option("--url", help=_URL_HELP)(timeout_option(with_place))
-
-
-_STORED = ("stage", "endpoint_url", "data")
-_ASKED = ("password_file", "password", "timeout_s")
-_URL_HELP = f"Address of Tidings, to use its HTTP interface.  [env var: {URL_VARIABLE}]"
+_url_option = click.option(
+    "--url",
+    help=f"Address of Tidings, to use its HTTP interface.  [env var: {options.URL_VARIABLE}]",
+)
 
 
 def endpoint_client(endpoint_url: str, config: Config | None = None) -> Any:
     """Return a client of the DynamoDB at *endpoint_url*, without the operator's credentials."""
-    from botocore.config import Config as Made  # noqa: TID251 see `_boto3`
+    from botocore.config import Config as Made  # noqa: TID251 see `boto3`
+
+    from tidings.aws.config import stages
 
     config = config or Made(
         connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 1}, proxies={}
     )
     known = stages.LOCAL_CREDENTIALS
-    return _boto3().client("dynamodb", endpoint_url=endpoint_url, config=config, **known)
+    return boto3().client("dynamodb", endpoint_url=endpoint_url, config=config, **known)
 
 
 def addresses(stage: str) -> stages.Addresses:
@@ -318,5 +231,7 @@ def addresses(stage: str) -> stages.Addresses:
     Raises:
         ClickException: the stage does not exist, or AWS cannot be queried.
     """
+    from tidings.aws.config import stages
+
     with one_sentence_errors():
-        return stages.addresses(stage, _boto3().client("cloudformation"))
+        return stages.addresses(stage, boto3().client("cloudformation"))

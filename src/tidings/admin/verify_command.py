@@ -14,15 +14,8 @@ from pathlib import Path
 
 import click
 from rich.progress import Progress
-from rich.table import Table
-from rich.text import Text
 
-from tidings.admin.state_target import (
-    Examined,
-    StateTarget,
-    examined_options,
-    tables_option,
-)
+from tidings.admin.state_target import Examined, StateTarget, examined_options
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core import limits
@@ -39,6 +32,7 @@ from tidings.server.sqlite.log import Numbers
 SHOWN_MAX = 20  # maximum number of differences in the table; enough to see their kinds
 _NAMES = {"at_ms": "time", "expires_ms": "expiry"}
 NOTHING = "nothing"
+_COLUMNS = ("difference", "object", "in the state", "in the log")
 _RANGE = re.compile(r"(\d{1,3})(?:-(\d{1,3}))?", re.ASCII)
 ALL = f"0-{limits.BUCKETS - 1}"
 DIFFERENT, STOPPED = 3, 3
@@ -63,10 +57,6 @@ class Findings:
     @property
     def differences(self) -> int:
         return self.kinds.total()
-
-    @property
-    def aliens(self) -> int:
-        return self.kinds[Kind.ALIEN]
 
     def add(self, compared: Compared) -> None:
         self.page = min(self.page, compared.checkpoint) if self.buckets else compared.checkpoint
@@ -93,9 +83,9 @@ def findings_json(findings: Findings, feed: str, floor: int) -> dict[str, object
     }
 
 
-def difference_json(difference: Difference) -> dict[str, object]:
-    """Return the line of `--json` for *difference*, with the operations' places, not contents."""
-    return {
+def _print_json(difference: Difference) -> None:
+    """Print the line of `--json` for *difference*, with the operations' places, not contents."""
+    document = {
         "difference": difference.kind.value,
         "key": difference.key,
         "bucket": difference.bucket,
@@ -103,14 +93,7 @@ def difference_json(difference: Difference) -> dict[str, object]:
         "wanted": _place(difference.wanted),
         "unequal": _unequal(difference),
     }
-
-
-def cells(difference: Difference) -> tuple[str, str, str, str]:
-    """Return a row of the table: kind, object, and the operation in the state and in the log."""
-    kind = difference.kind.value
-    if difference.kind in (Kind.ALTERED, Kind.BROKEN):
-        kind = f"{kind}: {', '.join(_unequal(difference))}".removesuffix(": ")
-    return kind, difference.key, _describe(difference.stored), _describe(difference.wanted)
+    click.echo(json.dumps(document))
 
 
 def sentence(findings: Findings, feed: str, floor: int) -> str:
@@ -133,24 +116,24 @@ def _unequal(difference: Difference) -> list[str]:
 
 
 def _place(row: Row | None) -> dict[str, object] | None:
-    return (
-        None if row is None else {"page": row.page, "slot": row.slot, "event": event_of(row.line)}
+    return row and {"page": row.page, "slot": row.slot, "event": event_of(row.line)}
+
+
+def _row(difference: Difference) -> dict[str, str]:
+    kind = difference.kind.value
+    if difference.kind in (Kind.ALTERED, Kind.BROKEN):
+        kind = f"{kind}: {', '.join(_unequal(difference))}".removesuffix(": ")
+    operations = (difference.stored, difference.wanted)
+    places = (
+        f"{event_of(row.line)} at {row.page}/{row.slot}" if row else NOTHING for row in operations
     )
-
-
-def _describe(row: Row | None) -> str:
-    return NOTHING if row is None else f"{event_of(row.line)} at {row.page}/{row.slot}"
+    return dict(zip(_COLUMNS, (kind, difference.key, *places), strict=True))
 
 
 def show_findings(result: Findings, feed: str, floor: int) -> None:
     """Print the first differences as a table, and a summary."""
     if result.first:
-        table = Table()
-        for name in ("difference", "object", "in the state", "in the log"):
-            table.add_column(name, overflow="fold")
-        for difference in result.first:
-            table.add_row(*map(Text, cells(difference)))
-        render.show(table)
+        render.show(render.table(_COLUMNS, [*map(_row, result.first)]))
     hidden = result.differences - len(result.first)
     if hidden:
         click.echo(f"and {hidden:,} more differences; --json lists all")
@@ -211,7 +194,12 @@ def run_over(
     target: Examined, buckets: Collection[int], archive: str | None
 ) -> Iterator[tuple[Verifier, Progress]]:
     """Yield a verifier, which copies the log to a temporary folder, and a progress display."""
-    reader = None if archive is None else _reader(target, archive)
+    from tidings.admin.archive_command import store_at, url_of
+
+    reader = None
+    if archive is not None:
+        tables = target if isinstance(target, StateTarget) else None
+        reader = ArchiveReader(store_at(url_of(archive, tables)), discard_count)
     with (
         tempfile.TemporaryDirectory(prefix="tidings-verify-") as folder,
         render.phase_bars() as progress,
@@ -225,13 +213,6 @@ def run_over(
             archive=reader,
         )
         yield verifier, progress
-
-
-def _reader(target: Examined, named: str) -> ArchiveReader:
-    from tidings.admin.archive_command import store_at, url_of
-
-    tables = target if isinstance(target, StateTarget) else None
-    return ArchiveReader(store_at(url_of(named, tables)), discard_count)
 
 
 def examine(
@@ -255,7 +236,6 @@ def examine(
 
 @click.command(epilog=f"{EXIT_CODES[:-1]}, {DIFFERENT} differences.")
 @examined_options
-@tables_option
 @archive_option
 @click.option(
     "--buckets",
@@ -292,7 +272,7 @@ def verify(
     """
     unwritten = target.unwritten()
     with run_over(target, buckets, archive) as (verifier, progress):
-        result = examine(verifier, progress, _print if as_json else None)
+        result = examine(verifier, progress, _print_json if as_json else None)
     problems = _archive_problems(verifier)
     if as_json:
         found = findings_json(result, target.feed, verifier.floor)
@@ -329,13 +309,8 @@ def _unwritten(target: Examined, numbers: Numbers) -> str:
     return f"{public_name(target.feed)}: {reserved} and wrote nothing"
 
 
-def _print(difference: Difference) -> None:
-    click.echo(json.dumps(difference_json(difference)))
-
-
 @click.command(epilog=f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard.")
 @examined_options
-@tables_option
 @archive_option
 @click.option("--dry-run", is_flag=True, help="Print the differences and change nothing.")
 @click.option(
@@ -374,28 +349,21 @@ def rebuild(
         click.echo(f"{_unwritten(target, numbers)}{'' if dry_run else '; filled'}", err=True)
     with run_over(target, range(limits.BUCKETS), archive) as (verifier, progress):
         result = examine(verifier, progress)
-        objection = dumps.check_rebuild(result.aliens, result.rows, share_max=max_alien_share)
+        objection = dumps.check_rebuild(
+            result.kinds[Kind.ALIEN], result.rows, share_max=max_alien_share
+        )
         done = None
         if objection is None and not dry_run:
-            done = _repair(Rebuilder(verifier, target.states()), result, progress)
-    _show(result, done, target.feed, verifier.floor, as_json)
+            rebuilder, done = Rebuilder(verifier, target.states()), Repaired(0, 0)
+            for bucket in progress.track(result.differing, description="repairing"):
+                done += rebuilder.repair(bucket)
+    if as_json:
+        counts = {} if done is None else {"repaired": done.repaired, "moved": done.moved}
+        click.echo(json.dumps(findings_json(result, target.feed, verifier.floor) | counts))
+    else:
+        show_findings(result, target.feed, verifier.floor)
+        if done is not None and result.differences:
+            click.echo(f"Repaired {done.repaired:,}; {done.moved:,} changed in the meantime.")
     if objection is not None:
         click.echo(f"Stopped: {objection.sentence}.", err=True)
         ctx.exit(STOPPED)
-
-
-def _repair(rebuilder: Rebuilder, result: Findings, progress: Progress) -> Repaired:
-    total = Repaired(0, 0)
-    for bucket in progress.track(result.differing, description="repairing"):
-        total += rebuilder.repair(bucket)
-    return total
-
-
-def _show(result: Findings, done: Repaired | None, feed: str, floor: int, as_json: bool) -> None:
-    counts = {} if done is None else {"repaired": done.repaired, "moved": done.moved}
-    if as_json:
-        click.echo(json.dumps(findings_json(result, feed, floor) | counts))
-        return
-    show_findings(result, feed, floor)
-    if done is not None and result.differences:
-        click.echo(f"Repaired {done.repaired:,}; {done.moved:,} changed in the meantime.")

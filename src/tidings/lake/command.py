@@ -15,10 +15,8 @@ import click
 
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import (
-    Location,
     NamedFeed,
     feed_option,
-    location_options,
     named_feed_options,
 )
 from tidings.client.cli.render import printable, show
@@ -72,7 +70,6 @@ def working(*, silent: bool) -> Iterator[Work]:
     """Print an error as one sentence and exit; if the error is `Stopped`, exit with `STOPPED`."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 caught at the edge
 
-    from tidings.aws.config.stages import NoStage
     from tidings.client import errors as client
     from tidings.core.errors import TidingsError
     from tidings.http.settings import WrongArchive
@@ -80,7 +77,7 @@ def working(*, silent: bool) -> Iterator[Work]:
     from tidings.spark.options import SparkError
     from tidings.sync.spark_session import NoJava
 
-    ours = (LakeError, SparkError, WrongArchive, NoStage, NoJava, TidingsError)
+    ours = (LakeError, SparkError, WrongArchive, NoJava, TidingsError)
     with tempfile.TemporaryDirectory(prefix="tidings-lake-") as name:
         folder = Path(name)
         try:
@@ -222,7 +219,7 @@ _PAGE = re.compile(r"\d{1,13}", re.ASCII)
 
 
 @click.command(epilog=_EPILOG)
-@location_options
+@named_feed_options
 @click.option("--archive", metavar="URL", help="s3://BUCKET/PREFIX or a folder.")
 @click.option("--table", required=True, metavar="FOLDER", help="Folder of the tables.")
 @click.option(
@@ -234,7 +231,7 @@ _PAGE = re.compile(r"\d{1,13}", re.ASCII)
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
 def compact(
-    location: Location, feed: str, archive: str | None, table: str, as_json: bool, **options: Any
+    named: NamedFeed, archive: str | None, table: str, as_json: bool, **options: Any
 ) -> None:
     """Compact parts that all consumers have read.
 
@@ -249,12 +246,12 @@ def compact(
       tidings archive compact --stage prod --table lake
       tidings archive compact --archive s3://parts/prod --table lake --until 90d
     """
-    _check_last_page(location, options["until"])
+    _check_last_page(named, options["until"])
     with working(silent=as_json) as work:
-        dynamodb = dynamodb_of(feed, location.stage, location.endpoint_url)
-        last_page = _last_page(dynamodb, location, feed, options["password"])
+        dynamodb = dynamodb_of(named.feed, named.stage, named.endpoint_url)
+        last_page = _last_page(dynamodb, named)
         compaction_options = _compaction_options(options, last_page)
-        key = dynamodb.feed if dynamodb else feed
+        key = dynamodb.feed if dynamodb else named.feed
         found = archive or archive_of(dynamodb)
         if not found:
             raise click.UsageError("give --archive, or a --stage that has an archive")
@@ -265,8 +262,8 @@ def compact(
         show(_summary(report))
 
 
-def _check_last_page(location: Location, until: str | None) -> None:
-    if not location.is_given and not until:
+def _check_last_page(named: NamedFeed, until: str | None) -> None:
+    if not named.is_given and not until:
         raise click.UsageError(
             "name the feed with --url, --stage or --endpoint-url, so that no part is compacted"
             " before all consumers have read it; or give --until"
@@ -275,17 +272,13 @@ def _check_last_page(location: Location, until: str | None) -> None:
         raise click.UsageError(f"--until {until!r}: must be a page, or an age such as 12h or 30d")
 
 
-def _last_page(
-    dynamodb: DynamoDBFeed | None, location: Location, feed: str, password: str
-) -> int | None:
+def _last_page(dynamodb: DynamoDBFeed | None, named: NamedFeed) -> int | None:
     """Return the last page that may be compacted; None if no feed is named."""
     from tidings.lake.status import bound_in_tables, bound_over_http
 
     if dynamodb is not None:
         return bound_in_tables(dynamodb)
-    if location.url:
-        return bound_over_http(location.url, feed, password)
-    return None
+    return bound_over_http(named.url, named.feed, named.password) if named.is_given else None
 
 
 def _compact(

@@ -79,11 +79,9 @@ def refusals() -> Iterator[None]:
     """Print an error of the feed or of AWS as one sentence, and exit with 1."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 caught at the edge
 
-    from tidings.aws.config.stages import NoStage
-
     try:
         yield
-    except (TidingsError, NoStage, BotoCoreError, ClientError) as error:
+    except (TidingsError, BotoCoreError, ClientError) as error:
         raise click.ClickException(str(error)) from None
 
 

@@ -130,7 +130,7 @@ def test_tables_and_buckets_left_behind_are_in_nobodys_way(account: Answering) -
 )
 def test_stacks(status: str | None, verdict: Verdict) -> None:
     """A stack that is missing or was rolled back is created; one that is stuck is not touched."""
-    assert doctor_command.check_stack("stack", status).verdict is verdict
+    assert doctor_command.check_stack(status).verdict is verdict
 
 
 def test_a_small_quota_is_noted() -> None:
@@ -156,7 +156,7 @@ def test_roles_and_long_lists() -> None:
     assert doctor_command.check_gateway_role("arn:x", deployed=False).verdict is Verdict.NOTE
     assert doctor_command.check_gateway_role("arn:x", deployed=True).verdict is Verdict.OK
     many = [f"tidings-prod-{number}" for number in range(7)]
-    assert "-4 and 2 more" in doctor_command.check_names("functions", many, deployed=False).says
+    assert "-4 and 2 more" in doctor_command.check_names(many, deployed=False).says
 
 
 @pytest.mark.parametrize(

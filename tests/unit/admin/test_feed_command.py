@@ -54,7 +54,9 @@ def kept_profile(*stored: str) -> MemoryProfiles:
 
 def called(kept: MemoryProfiles, route: Any, **given: object) -> tuple[str, ...]:
     """Call *route* for the role `read`; return the hashes of its passwords."""
-    place = Stored("main", LocalAdmin(kept, MemoryOperatorDocuments(), lambda: 9_000), "ann")
+    place = Stored(
+        "main", LocalAdmin(kept, MemoryOperatorDocuments(), lambda: 9_000), operator="ann"
+    )
     place.call(route.declared, {"feed": "main"}, {"role": "read", **given})
     profile = kept.profile("main")
     assert profile.ingest_passwords == (FIRST,)
@@ -200,7 +202,7 @@ def test_another_operators_change_is_kept(
         (["set", "--object-url", "/{{ID}}"], "", 1, "only the placeholders"),
         (["show", "--feed", "mian"], "", 1, "feed: no such feed here"),
         (["show", "--feed", "MAIN"], "", 1, "feed: must be 1 to 63 of"),
-        (["show", "--endpoint-url", "http://x"], "", 2, "name one of --stage, --context"),
+        (["show", "--endpoint-url", "http://x"], "", 2, "name the feed once"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(
@@ -223,7 +225,7 @@ def test_the_stage_and_the_feed_of_a_context(
     settings = ["feed", "set", "--object-url", "https://x.test/{{id}}"]
 
     named = runner.invoke(main, [*settings, "--context", "mine"])
-    other = runner.invoke(main, ["feed", "show"])
+    other = runner.invoke(main, ["users", "list"])
     runner.invoke(main, ["context", "use", "mine"])
     current = runner.invoke(main, ["feed", "show"])
     both = runner.invoke(main, ["feed", "show", "--context", "mine", "--stage", "dev"])

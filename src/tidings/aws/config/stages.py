@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from tidings.aws.config.settings import Settings
+from tidings.core.errors import TidingsError
 from tidings.core.model.feeds import DEFAULT_FEED
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     Clients = Callable[[str], Any]
 
 
+ACCOUNT_STACK = "tidings-account"  # the stack for all stages of an account in a Region
 # The outputs of a stage's stack.
 CONTROL_OUTPUT = "ControlTable"  # the name of the control table, which has the profiles
 ARCHIVE_OUTPUT = "ArchiveUrl"  # the URL of the archive, if the stage has an archive
@@ -112,11 +114,8 @@ def name_problem(stage: str) -> str | None:
     return None
 
 
-class NoStage(Exception):
+class NoStage(TidingsError):
     """A stage is not visible with the caller's credentials; the message gives the reason."""
-
-
-ACCOUNT_STACK = "tidings-account"  # the stack for all stages of an account in a Region
 
 
 def stack_name(stage: str) -> str:

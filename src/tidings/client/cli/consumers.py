@@ -14,20 +14,9 @@ from urllib.parse import urlsplit
 import click
 
 from tidings.client.address import NEW
+from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES, discard_output
 from tidings.client.cli.options import Access, access_options, json_option, user_name
-from tidings.client.cli.render import (
-    NONE,
-    cell,
-    compact,
-    describe_entry,
-    failures,
-    labelled,
-    machine,
-    printable,
-    retrying,
-    rows,
-)
 from tidings.client.cli.resources import Call, Option, Resource
 from tidings.client.errors import ClientError, Refused, Unwritten
 from tidings.client.events import Event
@@ -90,7 +79,7 @@ consumers.add(
     "Show all consumers, each with its lag and its worker.",
     "",
     "--json | jq '.[] | select(.lag_ms > 60000)'",
-    shows=lambda found: rows(found, _COLUMNS, empty="no named consumers"),
+    shows=lambda found: render.rows(found, _COLUMNS, empty="no named consumers"),
     part="consumers",
 )
 
@@ -104,18 +93,20 @@ def _with_messages(call: Call) -> Answer:
 
 def _show(consumer: Answer) -> str:
     shown = [
-        (name, cell(value))
+        (name, render.cell(value))
         for name in _FIELDS
         if (value := consumer.get(name)) is not None
         and value is not False
         and value not in ("", [])  # zeros are shown
     ]
     for each in consumer["messages"]:
-        shown.append(("parked", f"{each['id']} after {each['attempts']}: {cell(each['error'])}"))
+        shown.append(
+            ("parked", f"{each['id']} after {each['attempts']}: {render.cell(each['error'])}")
+        )
     for each in consumer["notes"]:
         about = f"{each['what']} {each['id']}" if "id" in each else each["what"]
-        shown.append(("note", f"{about} by {cell(each['who'])}: {cell(each['why'])}"))
-    return labelled(shown, 15)
+        shown.append(("note", f"{about} by {render.cell(each['who'])}: {render.cell(each['why'])}"))
+    return render.labelled(shown, 15)
 
 
 consumers.add(
@@ -129,7 +120,7 @@ consumers.add(
 
 
 def _position(consumer: Answer) -> str:
-    return f"{consumer['name']} is at {consumer['position'] or NONE}"
+    return f"{consumer['name']} is at {consumer['position'] or render.NONE}"
 
 
 def _state(consumer: Answer) -> str:
@@ -157,7 +148,7 @@ def _put(call: Call) -> Answer:
         if error.code not in ("consumer_exists", "webhook_exists"):
             raise
         rule = "exists already; use --update to change it"
-        raise click.ClickException(f"{printable(call.names['name'])} {rule}") from None
+        raise click.ClickException(f"{render.printable(call.names['name'])} {rule}") from None
 
 
 consumers.add(
@@ -209,14 +200,14 @@ consumers.add(
     ConsumerRouter.step_consumer,
     "Acknowledge the next message without sending it.",
     'search --why "sent by hand"',
-    shows=lambda found: describe_entry(found["stepped"]),
+    shows=lambda found: render.describe_entry(found["stepped"]),
 )
 consumers.add(
     "park",
     ConsumerRouter.park_message,
     "Park the next message with its last error, and continue with the others.",
     'search --why "data too long"',
-    shows=lambda found: describe_entry(found["parked"]),
+    shows=lambda found: render.describe_entry(found["parked"]),
 )
 consumers.add(
     "retry",
@@ -288,10 +279,10 @@ def consume(
         feed=feed.feed,
         **feed.access,
         transport="sse" if sse else "ws",
-        on_lost=retrying,
+        on_lost=render.retrying,
         **options,
     )
-    with failures(), worker:
+    with render.failures(), worker:
         stop_on_signals(worker.stop, within_s=None if command else PRINT_S)
         write = functools.partial(_to_command, command)
         worker.run(write if command else functools.partial(_to_stdout, worker))
@@ -318,7 +309,7 @@ def _to_command(command: Sequence[str], batch: Sequence[Message]) -> None:
 
 
 def _lines(batch: Sequence[Message]) -> str:
-    return "".join(f"{machine(Event(*message))}\n" for message in batch)
+    return "".join(f"{render.machine(Event(*message))}\n" for message in batch)
 
 
 hooks = Resource(
@@ -351,7 +342,7 @@ def _put_hook(call: Call) -> Answer:
         name = f"{host[:_NAME_CHARS].lstrip('-.') or 'hook'}-{secrets.token_hex(3)}"
     hook = _put(replace(call, names={**call.names, "name": name}))
     for each in hook.get("warnings", ()):
-        click.echo(f"Warning: {printable(each)}", err=True)
+        click.echo(f"Warning: {render.printable(each)}", err=True)
     return hook
 
 
@@ -393,7 +384,7 @@ def _list_hooks(found: list[Answer]) -> Any:
         error = f"{failure['times']} times: {failure['error']}" if failure else None
         return {**hook, "failure": error}
 
-    return rows(found, _HOOKS, empty="no webhooks", row=row)
+    return render.rows(found, _HOOKS, empty="no webhooks", row=row)
 
 
 hooks.add(
@@ -410,7 +401,7 @@ hooks.add(
     WebhookRouter.get_webhook,
     "Show one webhook, as JSON, with or without --json.",
     "films | jq .failure",
-    shows=compact,
+    shows=render.compact,
 )
 
 
@@ -420,7 +411,9 @@ def _attempts(made: Answer) -> Any:
         result = "accepted" if attempt["accepted"] else attempt["error"]
         return {**attempt, "ms": attempt["duration_ms"], "result": result}
 
-    return rows(made["attempts"], _ATTEMPTS, empty=f"no attempt since {made['since']}", row=row)
+    return render.rows(
+        made["attempts"], _ATTEMPTS, empty=f"no attempt since {made['since']}", row=row
+    )
 
 
 hooks.add(

@@ -118,7 +118,6 @@ def set_(name: str, no_password: bool, as_json: bool, **given: Any) -> None:
     """
     if not _NAME.fullmatch(name):
         raise click.UsageError("NAME must be 1 to 63 letters, digits, dots, hyphens, underscores")
-    _check_options(given, no_password=no_password)
     with failures(usage=WrongUrl):
         known = _load()
         context = _changed(known.named.get(name, Context()), given, no_password=no_password)
@@ -133,27 +132,22 @@ def set_(name: str, no_password: bool, as_json: bool, **given: Any) -> None:
     answer(_document(known, name), line, as_json=as_json)
 
 
-def _check_options(given: dict[str, Any], *, no_password: bool) -> None:
-    """Check that the options do not exclude each other."""
+def _changed(old: Context, given: dict[str, Any], *, no_password: bool) -> Context:
     if given["url"] and given["stage"]:
         raise click.UsageError("give either --url or --stage")
-    if sum(map(bool, (given["password_file"], given["password_command"], no_password))) > 1:
+    file, command = given["password_file"], given["password_command"]
+    if bool(file) + bool(command) + no_password > 1:
         rule = "give one of --password-file, --password-command and --no-password"
         raise click.UsageError(rule)
-
-
-def _changed(old: Context, given: dict[str, Any], *, no_password: bool) -> Context:
-    new = replace(old, feed=given["feed"] if given["feed"] is not None else old.feed)
+    changes: dict[str, Any] = {}
+    if given["feed"] is not None:
+        changes["feed"] = given["feed"]
     if given["url"] or given["stage"]:
-        new = replace(new, url=given["url"] or "", stage=given["stage"] or "")
-    if no_password or given["password_file"] or given["password_command"]:
-        new = replace(new, password_file="", password_command=())
-    if given["password_file"]:
-        path = given["password_file"].expanduser().absolute()
-        new = replace(new, password_file=str(path))
-    if given["password_command"]:
-        new = replace(new, password_command=_words(given["password_command"]))
-    return new
+        changes |= {"url": given["url"] or "", "stage": given["stage"] or ""}
+    if no_password or file or command:
+        path = str(file.expanduser().absolute()) if file else ""
+        changes |= {"password_file": path, "password_command": _words(command or "")}
+    return replace(old, **changes)
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import functools
 import getpass
 import importlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -26,7 +26,6 @@ from tidings.client.address import DEFAULT_FEED, DEFAULT_URL, SWITCHES, from_tex
 from tidings.client.cli.render import DEFAULT_SOURCE, HAS_PASSWORD, SOURCE, failures
 from tidings.client.errors import ClientError, NoPassword
 from tidings.client.files import read_password
-from tidings.core.model.filters import FIELDS
 from tidings.core.version import how_to_install
 
 if TYPE_CHECKING:
@@ -34,15 +33,49 @@ if TYPE_CHECKING:
     from tidings.client.feed_api import NamedConsumers
 
 Command = Callable[..., None]
+Decorator = Callable[[Command], Command]
+Given = dict[str, Any]  # the values of options, by the names of their parameters
 
 _KNOWN = ("dev", "staging", "prod")  # names for shell completion; others are also accepted
 _TARGET_MODULE = "tidings.admin.target"  # imported only for a stage, because it needs boto3
 URL_VARIABLE, CONTEXT_VARIABLE = "TIDINGS_URL", "TIDINGS_CONTEXT"
 _PASSWORD_VARIABLE = "TIDINGS_PASSWORD"
 _OF_ADDRESS = ("url", "stage", "context", "password_file", "password", "timeout_s")
-_URL = "--url"
-_URL_HELP = f"Address of Tidings.  [env var: {URL_VARIABLE}; default: {DEFAULT_URL}]"
+# The options and the argument that are the location of a feed, by the names of their parameters.
+_LOCATIONS = {
+    "url": "--url",
+    "stage": "--stage",
+    "endpoint_url": "--endpoint-url",
+    "data": "--data",
+    "address": "URL",
+}
 
+
+def adding(make: Callable[[Given, Given], Given], *options: Decorator) -> Decorator:
+    """Return a decorator that adds *options* to a command.
+
+    The command does not receive their values, but the arguments that *make* returns for these
+    values. *make* also receives the values of all other options, and may change them.
+    """
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_options(**others: Any) -> None:
+            given = {name: others.pop(name) for name in names}
+            command(**make(given, others), **others)
+
+        for option in reversed(options):
+            option(with_options)
+        added = vars(with_options)["__click_params__"][: -len(options) - 1 : -1]
+        names = [each.name for each in added]
+        return with_options
+
+    return decorate
+
+
+url_option = click.option(
+    "--url", help=f"Address of Tidings.  [env var: {URL_VARIABLE}; default: {DEFAULT_URL}]"
+)
 feed_option = click.option(
     "--feed", default=DEFAULT_FEED, show_default=True, help="Name of the feed."
 )
@@ -88,24 +121,6 @@ def switch_options(command: Command) -> Command:
     return command
 
 
-def filter_options(command: Command) -> Command:
-    """Add the options of a filter to a command, which receives *wanted*: a list for each field."""
-
-    @functools.wraps(command)
-    def with_filter(**others: Any) -> None:
-        given = {name: others.pop(name) for name in FIELDS}
-        wanted = {name: _parse_list(name, text) for name, text in given.items() if text is not None}
-        command(wanted=wanted, **others)
-
-    for name, metavar, text in (
-        ("--ids", "I,J", "Only objects with these ids; x* matches ids that begin with x."),
-        ("--parents", "X,Y", "Only objects with one of these parents."),
-        ("--types", "A,B", "Only objects of these types."),
-    ):
-        with_filter = click.option(name, metavar=metavar, help=text)(with_filter)
-    return with_filter
-
-
 def _parse_list(name: str, text: str) -> list[str]:
     try:
         return from_text(text)
@@ -114,37 +129,49 @@ def _parse_list(name: str, text: str) -> list[str]:
         raise click.UsageError(f"{rule}: {error}") from None
 
 
-def password_options(command: Command) -> Command:
-    """Add --password-file and --password to a command, which receives one *password*."""
+def _filter(given: Given, others: Given) -> Given:
+    return {
+        "wanted": {
+            name: _parse_list(name, text) for name, text in given.items() if text is not None
+        }
+    }
 
-    @functools.wraps(command)
-    def with_password(password_file: Path | None, password: str | None, **others: Any) -> None:
-        command(password=_password(password_file, password), **others)
 
-    in_file = click.option(
+# For a command that receives *wanted*, a list for each field.
+filter_options = adding(
+    _filter,
+    click.option("--types", metavar="A,B", help="Only objects of these types."),
+    click.option("--parents", metavar="X,Y", help="Only objects with one of these parents."),
+    click.option(
+        "--ids",
+        metavar="I,J",
+        help="Only objects with these ids; x* matches ids that begin with x.",
+    ),
+)
+password_options = (
+    click.option(
         "--password-file",
         type=click.Path(dir_okay=False, path_type=Path),
         help="Read the password from this file.",
-    )
-    in_text = click.option(
+    ),
+    click.option(
         "--password",
         metavar="TEXT",
         envvar=_PASSWORD_VARIABLE,
         show_envvar=True,
         help="The password. Other users of this machine can see it in the process list.",
-    )
-    return in_file(in_text(with_password))
+    ),
+)
 
 
-def _password(path: Path | None, text: str | None) -> str:
+def password_of(given: Given, location: Location) -> str:
     """Return the password: of an option, else of the environment, else of the context."""
-    context = click.get_current_context()
+    path, text = given["password_file"], given["password"]
     if path is None:
-        location: Location | None = context.meta.get(_LOCATION)
-        if not text and location is not None and location.context is not None:
+        if not text and location.context is not None:
             with failures():
                 text = location.context.password()
-        context.meta[HAS_PASSWORD] = bool(text)
+        click.get_current_context().meta[HAS_PASSWORD] = bool(text)
         return text or ""
     if is_given("password"):
         raise click.UsageError("give the password either with --password-file or with --password")
@@ -168,9 +195,6 @@ def is_given(parameter: str) -> bool:
     return source is ParameterSource.COMMANDLINE
 
 
-_LOCATION = "tidings.location"  # the key of the `Location` in click's context
-
-
 @dataclass(frozen=True, slots=True)
 class Location:
     """The place of the feed that the user gave: at most one of the addresses is not empty.
@@ -183,42 +207,43 @@ class Location:
     url: str = ""
     stage: str = ""
     endpoint_url: str = ""
+    data: Path | None = None
     context: Context | None = None
 
     @property
     def is_given(self) -> bool:
-        return bool(self.url or self.stage or self.endpoint_url)
+        return self.source != DEFAULT_SOURCE
 
     def feed(self, given: str | None) -> str:
         """Return the name of the feed; *given* is the value of --feed."""
         return given or (self.context.feed if self.context else "") or DEFAULT_FEED
 
 
-def locate(context: str | None, given: Mapping[str, str | None]) -> Location:
+def locate(given: Given) -> Location:
     """Return where the feed is: of an option, else of the environment, else of the current context.
 
-    *context* is the value of --context, and *given* has the values of all other options and
-    arguments that name a location. Without a location, all addresses of the result are empty.
+    *given* has --context, and all other options and arguments of the command that are a location.
+    Without a location, all addresses of the result are empty.
 
     Raises:
         UsageError: more than one location is given.
         ClickException: the context does not exist, or the file of contexts is invalid.
     """
-    named = {name: value for name, value in given.items() if value}
-    if len(named) + bool(context) > 1:
-        raise click.UsageError(f"name the feed once: by {', '.join(given)} or --context")
+    named = {name: given[name] for name in _LOCATIONS if given.get(name)}
+    if len(named) + bool(given["context"]) > 1:
+        options = ", ".join(option for name, option in _LOCATIONS.items() if name in given)
+        raise click.UsageError(f"name the feed once: by {options} or --context")
     environment = os.environ  # noqa: TID251 (the environment of the user, not of a function)
     url = environment.get(URL_VARIABLE, "")
     if named:
-        ((option, value),) = named.items()
-        member: dict[str, Any] = {option.removeprefix("--").replace("-", "_").lower(): value}
-        found = Location(option, **member)
-    elif url and not context:
+        ((name, value),) = named.items()
+        member: Given = {"url" if name == "address" else name: value}
+        found = Location(_LOCATIONS[name], **member)
+    elif url and not given["context"]:
         found = Location(URL_VARIABLE, url=url)
     else:
-        found = _of_context(context, environment)
-    meta = click.get_current_context().meta
-    meta[_LOCATION], meta[SOURCE] = found, found.source
+        found = _of_context(given["context"], environment)
+    click.get_current_context().meta[SOURCE] = found.source
     return found
 
 
@@ -234,71 +259,81 @@ def _of_context(name: str | None, environment: Mapping[str, str]) -> Location:
     return Location(f"the context {name}", context.url, context.stage, context=context)
 
 
-def address_options(command: Command) -> Command:
-    """Add --url, --stage, --context and --timeout to a command, receiving *url* and *timeout_s*.
+def _address(given: Given, others: Given) -> Given:
+    """Return *url* and *timeout_s*, and the *feed* of the context if the command has that option.
 
     With a stage, *url* is the address of the stage. If the command has the option *ws_url* and the
     user does not set it, *ws_url* becomes the stage's WebSocket address. A command may also have an
-    argument *address*, which can be used in place of --url. If the command has the option *feed*,
-    its default is the feed of the context.
+    argument *address*, which can be used in place of --url.
     """
+    if "address" in others:
+        given["address"] = others.pop("address")
+    location = locate(given)
+    found = {"url": location.url or DEFAULT_URL, "timeout_s": given["timeout_s"]}
+    if location.stage:
+        found["url"] = _url_on(location.stage, others)
+    if "feed" in given:
+        found["feed"] = location.feed(given["feed"])
+    if "password" in given:
+        found["password"] = password_of(given, location)
+    return found
 
-    @functools.wraps(command)
-    def with_address(
-        url: str | None, stage: str | None, context: str | None, **others: Any
-    ) -> None:
-        given = {_URL: url, "--stage": stage}
-        if "address" in others:
-            given["URL"] = others.pop("address")
-        location = locate(context, given)
-        url = location.url or DEFAULT_URL
-        if location.stage:
-            url, others = _on(location.stage, others)
-        if "feed" in others:
-            others["feed"] = location.feed(others["feed"])
-        command(url=url, **others)
 
-    at = click.option(_URL, help=_URL_HELP)
-    named = click.option(
+def _access(given: Given, others: Given) -> Given:
+    given.setdefault("feed", others.pop("feed", None))  # an argument of some commands
+    if given.get("data") is None:
+        return {"feed": Access(**_address(given, others))}
+    if any(map(is_given, _OF_ADDRESS)):
+        raise click.UsageError("--data cannot be used with an address, a password or --timeout")
+    in_folder = importlib.import_module(_TARGET_MODULE).InFolder
+    return {"feed": in_folder(given["feed"] or DEFAULT_FEED, given["data"])}
+
+
+_address_options = (
+    url_option,
+    click.option(
         "--stage",
         metavar="NAME",
-        shell_complete=_complete,
+        shell_complete=lambda *given: _matching(_KNOWN, given[-1]),
         help="Stage instead of an address: dev, staging, prod.",
-    )
-    return at(named(context_option(timeout_option(with_address))))
+    ),
+    context_option,
+    timeout_option,
+)
+# For a command that receives *url*, *timeout_s* and *feed*.
+address_options = adding(_address, *_address_options, context_feed_option)
+# For a command that receives an `Access`.
+access_options = adding(_access, *_address_options, context_feed_option, *password_options)
+# With --data, it receives a folder instead (`Managed`); the feed may be an argument of the command.
+managed_options = adding(
+    _access, data_option, *_address_options, context_feed_option, *password_options
+)
+managed_of_argument = adding(_access, data_option, *_address_options, *password_options)
 
 
-def url_options(command: Command) -> Command:
-    """Add --url, --feed, --context and the password options to a command that has no --stage.
-
-    The command receives *url*, which is empty if no address is given, *feed* and *password*.
-    """
-    return address_without_password(password_options(command))
-
-
-def address_without_password(command: Command) -> Command:
-    """Add the options of `url_options` without the password to a command."""
-
-    @functools.wraps(command)
-    def with_url(url: str | None, context: str | None, feed: str | None, **others: Any) -> None:
-        location = locate(context, {_URL: url})
-        url = location.url
-        if location.stage:
-            url = _addresses_of(location.stage).feed
-        command(url=url, feed=location.feed(feed), **others)
-
-    return click.option(_URL, help=_URL_HELP)(context_feed_option(context_option(with_url)))
+def _url(given: Given, others: Given) -> Given:
+    location = locate(given)
+    url = location.url
+    if location.stage:
+        url = _addresses_of(location.stage).feed
+    found = {"url": url, "feed": location.feed(given["feed"])}
+    return found | ({"password": password_of(given, location)} if "password" in given else {})
 
 
-def _on(stage: str, others: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the URL of *stage*, and *others* with the stage's WebSocket address."""
+# For commands without --stage that receive *feed* and *url*, which is empty without an address.
+address_without_password = adding(_url, url_option, context_feed_option, context_option)
+url_options = adding(_url, url_option, context_feed_option, context_option, *password_options)
+
+
+def _url_on(stage: str, others: Given) -> str:
+    """Return the URL of *stage*; set the WebSocket address in *others* if it has that option."""
     if others.get("sse"):
         rule = "give the address of the stage's streams with --url"
         raise click.UsageError(f"--sse cannot be used with --stage; {rule}")
     addresses = _addresses_of(stage)
     if "ws_url" in others:
-        others = others | {"ws_url": others["ws_url"] or addresses.sockets}
-    return addresses.stream if others.get("transport") == "sse" else addresses.feed, others
+        others["ws_url"] = others["ws_url"] or addresses.sockets
+    return str(addresses.stream if others.get("transport") == "sse" else addresses.feed)
 
 
 def _addresses_of(stage: str) -> Any:
@@ -321,11 +356,11 @@ def _complete_context(
         known = contexts.load(contexts.path_of(environment)).named
     except ClientError:
         return []
-    return [CompletionItem(name) for name in known if name.startswith(incomplete)]
+    return _matching(known, incomplete)
 
 
-def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in _KNOWN if name.startswith(incomplete)]
+def _matching(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,87 +394,35 @@ class Access:
             yield api
 
 
-def access_options(command: Command) -> Command:
-    """Add the options of `address_options`, --feed and a password; the command gets *feed*."""
-    return address_options(context_feed_option(password_options(_with_access(command))))
-
-
-def access_of_argument(command: Command) -> Command:
-    """Do the same as `access_options` without --feed, which may be an argument of the command."""
-    return address_options(password_options(_with_access(command)))
-
-
-def managed_options(command: Command, reached: Callable[[Command], Command]) -> Command:
-    """Add the options of *reached*, one of the above, and --data to a command."""
-    asked = reached(command)
-
-    @functools.wraps(asked)
-    def with_place(data: Path | None, **others: Any) -> None:
-        if data is None:
-            asked(**others)
-            return
-        if any(map(is_given, _OF_ADDRESS)):
-            raise click.UsageError("--data cannot be used with an address, a password or --timeout")
-        given = {name: value for name, value in others.items() if name not in _OF_ADDRESS}
-        feed = given.pop("feed", None) or DEFAULT_FEED
-        command(feed=importlib.import_module(_TARGET_MODULE).InFolder(feed, data), **given)
-
-    return data_option(with_place)
-
-
-def _with_access(command: Command) -> Command:
-    @functools.wraps(command)
-    def with_access(
-        url: str, password: str, timeout_s: float | None, feed: str = DEFAULT_FEED, **others: Any
-    ) -> None:
-        command(feed=Access(url, feed, password, timeout_s), **others)
-
-    return with_access
-
-
 @dataclass(frozen=True, slots=True)
 class NamedFeed:
-    """A feed with its location; exactly one of *url*, *stage* and *endpoint_url* is not empty."""
+    """A feed with its location; exactly one of *url*, *stage* and *endpoint_url* is not empty.
+
+    *is_given* is False if the location is the default.
+    """
 
     feed: str
     url: str = ""
     stage: str = ""
     endpoint_url: str = ""
     password: str = field(default="", repr=False)
+    is_given: bool = True
 
 
-def named_feed_options(command: Command) -> Command:
-    """Add --feed, all locations and the password options to a command, which receives *named*."""
-
-    def with_feed(location: Location, feed: str, password: str, **others: Any) -> None:
-        url, stage = location.url, location.stage
-        if not stage and not location.endpoint_url:
-            url = url or DEFAULT_URL
-        named = NamedFeed(feed, url, stage, location.endpoint_url, password)
-        command(named=named, **others)
-
-    return location_options(functools.wraps(command)(with_feed))
+def _named(given: Given, others: Given) -> Given:
+    at = locate(given)
+    url = "" if at.stage or at.endpoint_url else at.url or DEFAULT_URL
+    feed, password = at.feed(given["feed"]), password_of(given, at)
+    return {"named": NamedFeed(feed, url, at.stage, at.endpoint_url, password, at.is_given)}
 
 
-def location_options(command: Command) -> Command:
-    """Add --feed, all locations and the password options to a command.
-
-    The command receives *location*, *feed* and *password*.
-    """
-    with_password = password_options(command)
-
-    @functools.wraps(with_password)
-    def with_location(
-        feed: str | None,
-        url: str | None,
-        stage: str | None,
-        endpoint_url: str | None,
-        context: str | None,
-        **others: Any,
-    ) -> None:
-        given = {_URL: url, "--stage": stage, "--endpoint-url": endpoint_url}
-        location = locate(context, given)
-        with_password(location=location, feed=location.feed(feed), **others)
-
-    at = click.option(_URL, help=_URL_HELP)
-    return context_feed_option(at(stage_option(endpoint_option(context_option(with_location)))))
+# For a command that receives *named*: --feed, all locations and a password.
+named_feed_options = adding(
+    _named,
+    context_feed_option,
+    url_option,
+    stage_option,
+    endpoint_option,
+    context_option,
+    *password_options,
+)

@@ -22,9 +22,9 @@ from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import (
     JSON_HELP,
+    Access,
     Command,
-    access_of_argument,
-    access_options,
+    managed_of_argument,
     managed_options,
 )
 from tidings.client.retries import repeat
@@ -140,14 +140,18 @@ class Call:
     route: Declared
     names: Names
     given: dict[str, Any]
-    feed: str
-    timeout_s: float | None = None
+    place: Managed
     others: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def over_http(self) -> bool:
+        """Return True if only routes can be called, and no operation that is local."""
+        return isinstance(self.place, Access)
 
     @property
     def is_of_host(self) -> bool:
         """Return True if the command is about the host instead of a feed."""
-        return bool(self.given.get("host")) or self.feed == HOST
+        return bool(self.given.get("host")) or self.place.feed == HOST
 
     def send(self, route: Any = None, headers: Names | None = None, **fields: Any) -> Answer:
         """Return the answer of *route*, by default that of the command; *fields* are added."""
@@ -160,7 +164,7 @@ def repeated(call: Call, **sent: Any) -> Answer:
     return repeat(
         lambda: call.send(**sent),
         attempts_max=ATTEMPTS,
-        within_s=call.timeout_s,
+        within_s=call.place.timeout_s,
         on_lost=render.retrying,
         wait=time.sleep,
     )
@@ -216,9 +220,9 @@ def command_of(
     if placed is not None:
         command = placed(declared)(command)
     elif feed_argument or _FEED not in _NAMES.findall(declared.paths[0]):
-        command = managed_options(command, access_of_argument)
+        command = managed_of_argument(command)
     else:
-        command = managed_options(command, access_options)
+        command = managed_options(command)
     text_of_json = f"Print a line of JSON for each {each}." if each else JSON_HELP
     command = click.option("--json", "as_json", is_flag=True, help=text_of_json)(command)
     params += vars(command)["__click_params__"][::-1]
@@ -266,7 +270,7 @@ def _call(transport: Transport, route: Declared, feed: Managed, values: dict[str
         for name, value in given.items()
         if value not in (None, ())
     }
-    return Call(transport, route, names, given, feed.feed, feed.timeout_s, values)
+    return Call(transport, route, names, given, feed, values)
 
 
 class Resource(click.Group):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
 
+from tidings.client.cli.options import Given, adding
 from tidings.client.cli.render import cell, printable
 from tidings.core.errors import InvalidSetting
 from tidings.core.settings.documents import SETTINGS, Setting, settings_document
 from tidings.core.settings.profiles import Profile
 from tidings.core.settings.values import parse
 
-Command = Callable[..., None]
 NONE = "none"  # as a value of an option, means the empty text
 _OTHERS = [each for each in SETTINGS.values() if each.name != "resources"]
 NAMES = f"{', '.join(f'--{each.option}' for each in _OTHERS)} or --resource"
@@ -38,25 +37,16 @@ def _value(setting: Setting, given: Any) -> Any:
     return "" if given == NONE and "enum" in setting.schema else given
 
 
-def settings_options(command: Command) -> Command:
-    """Add an option for each setting to a command, which receives *settings*.
-
-    *settings* has only the settings that the user gave, in the form of a request (PROTOCOL 23.1).
-    """
-
-    @functools.wraps(command)
-    def with_settings(resources: tuple[str, ...], no_resources: bool, **others: Any) -> None:
-        if resources and no_resources:
-            raise click.UsageError("--resource and --no-resources cannot be combined")
-        given = ((each, others.pop(each.name)) for each in _OTHERS)
-        settings = {each.name: _value(each, value) for each, value in given if value is not None}
-        if resources or no_resources:
-            settings["resources"] = [_resource(text) for text in resources]
-        command(settings=settings, **others)
-
-    for option in reversed((*map(_option, _OTHERS), *_OF_RESOURCES)):
-        with_settings = option(with_settings)
-    return with_settings
+def _settings(given: Given, others: Given) -> Given:
+    resources, no_resources = given.pop("resources"), given.pop("no_resources")
+    if resources and no_resources:
+        raise click.UsageError("--resource and --no-resources cannot be combined")
+    settings = {
+        name: _value(SETTINGS[name], value) for name, value in given.items() if value is not None
+    }
+    if resources or no_resources:
+        settings["resources"] = [_resource(text) for text in resources]
+    return {"settings": settings}
 
 
 def settings_rows(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -81,7 +71,11 @@ def _resource(text: str) -> dict[str, Any]:
     return document
 
 
-_OF_RESOURCES = (
+# Adds an option for each setting to a command, which receives *settings*: only those that the user
+# gave, in the form of a request (PROTOCOL 23.1).
+settings_options = adding(
+    _settings,
+    *map(_option, _OTHERS),
     click.option(
         "--resource",
         "resources",

@@ -11,7 +11,7 @@ import click
 from tidings.client.address import status_url
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import address_options, context_feed_option, json_option
+from tidings.client.cli.options import address_options, json_option
 from tidings.client.errors import ClientError, WrongUrl
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ class Report:
 
 @click.command(epilog=EXIT_CODES)
 @address_options
-@context_feed_option
 @json_option
 @click.option(
     "--watch", is_flag=True, help=f"Show the status every {EVERY_S:.0f} seconds, until Ctrl-C."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import inspect
 import sys
 import threading
 import time
@@ -178,36 +178,29 @@ def log() -> None:
     """
 
 
-def _add(name: str, which: str) -> None:
-    text = f"Print the id of the {which} message in the log; {EMPTY} if the log is empty."
-    shown = f"{text}\n\n\b\nExample:\n  tidings log {name} --feed orders"
+def _add(name: str, text: str, example: str, empty: str) -> None:
+    shown = f"{inspect.cleandoc(text)}\n\n\b\nExample:\n  {example}"
 
     @log.command(name, help=shown, epilog=EXIT_CODES)
     @json_option
     @access_options
     def command(as_json: bool, feed: Access) -> None:
         found = feed.ask("GET", "log")[name]
-        render.answer({name: found}, found or EMPTY, as_json=as_json)
+        render.answer({name: found}, found or empty, as_json=as_json)
 
 
-_add("oldest", "first")
-_add("current", "last")
-
-
-@log.command(epilog=EXIT_CODES)
-@json_option
-@access_options
-def end(as_json: bool, feed: Access) -> None:
+for _name, _which in (("oldest", "first"), ("current", "last")):
+    _text = f"Print the id of the {_which} message in the log; {EMPTY} if the log is empty."
+    _add(_name, _text, f"tidings log {_name} --feed orders", EMPTY)
+_add(
+    "end",
     """Print the cursor after the last message of the log.
 
     Run this command before you create a dump for `tidings sync`, and pass the cursor as --as-of.
-
-    \b
-    Example:
-      began=$(tidings log end --stage dev); ./export > videos.json
-    """
-    cursor = feed.ask("GET", "log")["end"]
-    click.echo(json.dumps({"end": cursor}) if as_json else cursor)
+    """,
+    "began=$(tidings log end --stage dev); ./export > videos.json",
+    "",
+)
 
 
 @log.command(epilog=EXIT_CODES)

@@ -33,7 +33,7 @@ SLOW = {"archive compact", "pipeline run", "tables follow"}  # they load Spark, 
 COMMANDS = [each for each in every_command() if not each.is_group and each.name not in SLOW]
 # Commands with --url that end before their first request.
 NO_REQUEST = {"agent", "context set", "feeds delete", "pipeline about", "pipeline init", "snoop"}
-NO_REQUEST |= {"keys rotate", "keys show", "tables query", "tables status"}
+NO_REQUEST |= {"feed set", "keys rotate", "keys show", "tables query", "tables status"}
 PROXIES = {
     "HTTP_PROXY": ("127.0.0.1:1", "user:secret@127.0.0.1:1", "ftp://user:secret@127.0.0.1:1"),
     "ALL_PROXY": ("socks5://user:secret@127.0.0.1:1", "https://user:secret@127.0.0.1:x"),
