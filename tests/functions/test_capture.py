@@ -75,7 +75,8 @@ def test_the_writes_of_a_table_are_read_from_its_stream(monkeypatch: pytest.Monk
     capture = {"type": "video", "id": "{{channel}}/{{number}}", "parents": ["user/{{owners}}"]}
     monkeypatch.setenv("TIDINGS_CAPTURE", json.dumps(capture))
     restart()
-    owner, keys = clients.dynamodb(), (("channel", "HASH", "S"), ("number", "RANGE", "N"))
+    owner: Any = clients.dynamodb()
+    keys = ("channel", "HASH", "S"), ("number", "RANGE", "N")
     table = owner.create_table(
         TableName="owners-videos",
         KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind, _ in keys],
@@ -90,7 +91,8 @@ def test_the_writes_of_a_table_are_read_from_its_stream(monkeypatch: pytest.Monk
         owner.put_item(TableName="owners-videos", Item={**key, "owners": {"SS": owners}})
     owner.put_item(TableName="owners-videos", Item={**key, "channel": {"S": "b/c"}})
     owner.delete_item(TableName="owners-videos", Key=key)
-    streams, arn = boto3.client("dynamodbstreams"), table["TableDescription"]["LatestStreamArn"]
+    streams: Any = boto3.client("dynamodbstreams")
+    arn = table["TableDescription"]["LatestStreamArn"]
     (shard,) = streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
     start = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
     iterator = streams.get_shard_iterator(**start)["ShardIterator"]
