@@ -143,8 +143,8 @@ class Services(Assembly):
 
     Differences: a process may remember the profiles and the number of lanes as they were seconds
     ago, and a push function the memory of its predecessor. The state is counted without faults,
-    sweeps read no metrics of consumers, retention waits for the first lane alone, and the filler
-    and push have readers of their own.
+    sweeps wake no index and read no metrics of consumers, retention waits for the first lane
+    alone, and the filler and push have readers of their own.
     """
 
     def __init__(self, functions: Functions, process: Process) -> None:
@@ -231,7 +231,7 @@ class Services(Assembly):
 
     def sweep_steps(self) -> dict[str, Step]:
         steps = super().sweep_steps()
-        del steps["the consumers"]
+        del steps["the consumers"], steps["the index"]
         return steps
 
 
@@ -253,7 +253,7 @@ class Reached:
     """Implements `tidings.assembly.stores.Stores` by the attributes of *owners*, through
     *through*."""
 
-    replay_room = without_retries = coordinator = outbox = None
+    replay_room = without_retries = coordinator = outbox = tags = None
 
     def __init__(self, through: Callable[[str, object], Any], *owners: object) -> None:
         self._through, self._owners = through, owners
