@@ -152,24 +152,6 @@ def test_T21_a_stream_of_the_twin_goes_on_from_its_archive(archived: Archived) -
     assert archived.told()[:2] == ["update a", "delete b"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["status"], "name a --stage that has an archive"),
-        (["status", "--archive", "http://a"], "must be s3://BUCKET/PREFIX or file:///FOLDER"),
-        (["status", "--stage", "a", "--endpoint-url", "b"], "name the feed once"),
-        (["show", "x", "--archive", "nowhere"], "'x' is neither the number of a page nor the id"),
-        (["show", "now", "--archive", "nowhere"], "is neither the number of a page nor the id"),
-        (["show", "7", "--archive", "nowhere"], "page 7 is not in the archive"),
-    ],
-)
-def test_what_cannot_be_answered_is_one_sentence(arguments: list[str], sentence: str) -> None:
-    """The error says what to use instead."""
-    done = run(*arguments)
-
-    assert done.exit_code != 0 and sentence in done.stderr
-
-
 def test_an_archive_that_is_empty(tmp_path: Path) -> None:
     """It is shown as zero parts."""
     done = run("status", "--archive", str(tmp_path))

@@ -15,7 +15,6 @@ from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.client.cli.main import main
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import KeyStore, PresentedKey, parse
-from tidings.core.model.feeds import HOST
 from tidings.core.model.filters import Filter
 from tidings.core.model.timestamps import to_ms
 from tidings.core.settings.profiles import ProfileStore
@@ -45,23 +44,6 @@ def created(*arguments: str) -> PresentedKey:
     return found
 
 
-def test_a_key_is_printed_once(stored: KeyStore) -> None:
-    """Alone on stdout; nothing that is stored, listed or shown afterwards holds its secret."""
-    given = created("--role", "read", "--feed", "orders")
-    found = stored.key("orders", given.id)
-    assert found is not None and found.matches(given.secret)
-    told = "".join(
-        keys(*words, "--feed", "orders").output
-        for words in (
-            ["list"],
-            ["list", "--json"],
-            ["show", given.id],
-            ["show", given.id, "--json"],
-        )
-    )
-    assert given.id in told and given.secret not in told and found.digest not in told
-
-
 def test_a_key_has_what_was_asked_for(stored: KeyStore) -> None:
     """A key has roles, a bound, an expiry, a rate, a label, and its creator."""
     words = "--role read --role ingest --type video --parent user/42 --expires 24h --rate 50"
@@ -80,43 +62,6 @@ def test_a_key_has_what_was_asked_for(stored: KeyStore) -> None:
     shown = json.loads(keys("show", given.id, "--json").stdout)
     assert shown == {name: value for name, value in told.items() if name != "key"}
     assert to_ms(shown["expires_at"]) == pytest.approx(found.expires_ms, abs=1)
-
-
-def test_a_key_of_the_host_has_prefixes(stored: KeyStore) -> None:
-    """It is listed with them, and found only with --host."""
-    given = created("--host", "--role", "admin", "--feeds", "team-a-", "--feeds", "test-")
-    found = stored.key(HOST, given.id)
-    assert found is not None and found.feeds == ("team-a-", "test-")
-    assert "feeds      team-a-*, test-*" in keys("show", given.id, "--host").output.splitlines()
-    assert "feeds=team-a-,test-" in keys("list", "--host").output
-    assert json.loads(keys("show", given.id, "--host", "--json").output)["feeds"] == [*found.feeds]
-    assert keys("show", given.id).exit_code == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--feeds team-a-", "add --host"),
-        ("--host --feed main", "name either a feed with --feed or the host with --host"),
-    ],
-)
-def test_what_is_only_for_the_host(stored: KeyStore, words: str, said: str) -> None:
-    done = keys("create", "--role", "read", *words.split())
-    assert done.exit_code == 2 and said in done.output
-
-
-def test_a_list_is_for_people_and_for_programs(stored: KeyStore) -> None:
-    """A line a key; what ended is marked."""
-    first = created("--role", "read", "--parent", "user/42")
-    second = created("--role", "admin")
-    assert keys("revoke", second.id).exit_code == 0
-    lines = keys("list").stdout.splitlines()
-    assert lines[0].split() == ["id", "state", "roles", "bound", "until", "rate", "by", "label"]
-    by_id = {line.split()[0]: line.split() for line in lines[1:]}
-    assert by_id[first.id][1:4] == ["holds", "read", "parents=user/42"]
-    assert by_id[second.id][1:3] == ["revoked", "admin"]
-    told = [json.loads(line) for line in keys("list", "--json").stdout.splitlines()]
-    assert {each["id"]: each["state"] for each in told} == {first.id: "holds", second.id: "revoked"}
 
 
 def test_a_revoked_key_is_in_the_profile(stored: KeyStore) -> None:
@@ -140,27 +85,6 @@ def test_a_key_is_rotated(stored: KeyStore) -> None:
     assert (found.roles, found.bound, found.made_by) == (replaced.roles, replaced.bound, "bob")
     assert replaced.expires_ms - found.made_ms == pytest.approx(3600 * 1000, abs=5000)
     assert replaced.successor == new.id and f"successor  {new.id}" in keys("show", old.id).stdout
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("create", "Missing option '--role'"),
-        ("create --role owner", "is not one of"),
-        ("create --role admin --type video", "admin needs the whole feed"),
-        ("create --role consume --parent p", "consume needs the whole feed"),
-        ("create --role read --expires soon", "must be a duration such as"),
-        ("create --role read --rate -1", "0<=x<=10000"),
-        ("show 3k2m9c0q8xw1", "is not the id of a key"),
-        ("revoke tdk_3k2m9c0q8xw1_x", "not the whole key"),
-        ("create --role read --feed none", "no such feed"),
-    ],
-)
-def test_what_is_wrong_is_said(stored: KeyStore, words: str, said: str) -> None:
-    """In a sentence, and nothing is stored."""
-    done = keys(*words.split())
-    assert done.exit_code != 0 and said in done.output, done.output
-    assert list(stored.keys("main")) == []
 
 
 def test_local_operations_have_no_route() -> None:

@@ -90,23 +90,15 @@ def test_tables_beside_those_in_use_are_taken_up(client: Any, tmp_path: Path) ->
     [
         (["--tables", "2"], "copy", 1, "copy is a copy: restore nothing"),
         (["--tables", "2"], "other", 1, "feed"),
-        (["--heard", "yesterday"], "main", 2, "neither the number of a page nor the id"),
     ],
 )
 def test_what_is_not_restored(
     client: Any, options: list[str], feed: str, code: int, said: str
 ) -> None:
-    """The command refuses a copy, missing tables, and an invalid page."""
+    """The command refuses a copy and a feed that is missing."""
     _restored(client)
     done = _run(*options, feed=feed)
     assert (done.exit_code, said in done.stderr) == (code, True)
-
-
-def test_a_twin_has_no_tables_beside_its_own() -> None:
-    """Its own are put back, or none."""
-    address = ["--endpoint-url", "http://127.0.0.1:1"]
-    done = CliRunner().invoke(main, ["restore", *address, "--tables", "2"])
-    assert (done.exit_code, "--tables is for a --stage" in done.stderr) == (2, True)
 
 
 def _archive(client: Any, control: str, archiver: Archiver, log: DynamoDBLog) -> None:

@@ -143,9 +143,6 @@ def test_where_a_command_asks(words: str, url: str, ws_url: str | None) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("status --stage dev --url http://a", 2, "name the feed once"),
-        ("tail --stage dev http://a", 2, "name the feed once"),
-        ("consume c --stage dev --sse", 2, "--sse cannot be used with --stage"),
         ("log oldest --stage prod", 1, "the stack tidings-prod"),
         ("relays list --stage prod", 1, "the stack tidings-prod"),
     ],

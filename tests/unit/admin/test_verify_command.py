@@ -242,20 +242,3 @@ def test_a_rebuild_may_be_killed(kept: Kept) -> None:
 
     assert kept.run("rebuild").exit_code == 0
     assert kept.rows() == rows
-
-
-def test_what_is_wrong_is_said_in_one_sentence(kept: Kept) -> None:
-    """No endpoint, no such buckets, no feed of that name, a DynamoDB that is not there."""
-    bad = [("--buckets 70", "'70' is not a bucket"), ("--buckets 5-3", "'5-3' is not a bucket")]
-    for options, sentence in bad:
-        done = kept.run("verify", options)
-        assert (done.exit_code, sentence in done.stderr) == (2, True)
-    assert CliRunner().invoke(main, ["verify"]).exit_code == 2
-    assert (
-        CliRunner().invoke(main, ["rebuild", "--stage", "a", "--endpoint-url", "b"]).exit_code == 2
-    )
-    where = ["--endpoint-url", kept.twin.dynamodb_url, "--feed", "UPPER"]
-    assert "feed: must be" in CliRunner().invoke(main, ["verify", *where]).stderr
-    deaf = CliRunner().invoke(main, ["verify", "--endpoint-url", "http://127.0.0.1:9"])
-    assert (deaf.exit_code, deaf.stderr.count("\n")) == (1, 1)
-    assert deaf.stderr.startswith("Error: the store did not answer")

@@ -113,8 +113,3 @@ def test_a_page_that_is_lost_is_named_and_never_filled(data: Path, command: str)
     assert "main: page 2 is missing (head 3)" in refused.stderr
     with contextlib.closing(Database(data / operating.FILE)) as database:
         assert [page.number for page in SqliteLog(database).read("main", 0)] == [1, 3]
-
-
-def test_tables_are_those_of_a_stage(data: Path) -> None:
-    """A server has its own."""
-    assert run("verify", data, "--tables", "x").exit_code == 2

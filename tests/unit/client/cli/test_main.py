@@ -43,16 +43,6 @@ def _video(number: int) -> dict[str, object]:
     return {"event": "insert", "type": "video", "id": f"x{number}", "parents": ["channel/7"]}
 
 
-@pytest.mark.parametrize("command", [[], ["post"], ["tail"], ["status"], ["completion"]])
-def test_help_has_examples_and_exit_codes(command: Sequence[str]) -> None:
-    """Each command shows how it is used and what its exit codes mean."""
-    shown = CliRunner().invoke(main, [*command, "--help"])
-
-    assert shown.exit_code == 0
-    assert "Examples:" in shown.stdout
-    assert "Exit codes: 0 done, 1 failure, 2 wrong usage." in shown.stdout
-
-
 def test_help_imports_no_transport() -> None:
     """`tidings --help` and completion stay fast: they import only the modules they need."""
     code = (
@@ -84,11 +74,6 @@ def test_a_missing_extra(arguments: Sequence[str]) -> None:
     )
 
 
-def test_version() -> None:
-    """`--version` names the installed version."""
-    assert re.fullmatch(r"tidings \d+\.\d+\.\d+\n", tidings("--version").stdout)
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell: str) -> None:
     """Each shell gets a script that asks `tidings` back."""
@@ -96,35 +81,6 @@ def test_completion(shell: str) -> None:
 
     assert shown.exit_code == 0
     assert "_TIDINGS_COMPLETE" in shown.stdout
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["post"],
-        ["post", "insert", "video"],
-        ["post", "explode", "video", "x1"],
-        ["post", "insert", "video", "x1", "--data", "{"],
-        ["post", "-", "--parent", "a"],
-        ["post", "insert", "video", "x1", "--file", __file__],
-        ["post", "--file", "/no/such/file"],
-        ["post", "insert", "video", "x1", "--url", "nonsense"],
-        ["tail", "--url", "nonsense"],
-        ["tail", "--ws-url", "http://127.0.0.1"],
-        ["tail", "--count", "0"],
-        ["tail", "--transport", "pigeon"],
-        ["completion", "dos"],
-        ["no-such-command"],
-    ],
-)
-def test_wrong_usage(arguments: Sequence[str]) -> None:
-    """Exit code 2 and an explanation on stderr; nothing on stdout, no traceback."""
-    found = CliRunner().invoke(main, arguments)
-
-    assert isinstance(found.exception, SystemExit)
-    assert found.exit_code == 2
-    assert found.stdout == ""
-    assert "Error: " in found.stderr
 
 
 def test_post_one(server: Running) -> None:

@@ -19,7 +19,6 @@ from typing import Any
 import click
 import pytest
 from click.exceptions import Exit
-from click.testing import CliRunner
 from rich.table import Table
 
 from tests.contract.answering import Answer, Answering, answering
@@ -132,25 +131,6 @@ def test_the_status_without_colours() -> None:
         words = ("status", "--url", server.url)
         assert "32m" in on_a_terminal(*words)
         assert "32m" not in on_a_terminal(*words, NO_COLOR="1")
-
-
-@pytest.mark.parametrize(
-    ("words", "suggestion"),
-    [
-        (("consumrs",), "Did you mean 'consumers'"),
-        (("statsu",), "Did you mean 'status'"),
-        (("archive", "statu"), "Did you mean 'status'"),
-        (("consumers", "lst"), "Did you mean 'list'"),
-        (("tail", "--form", "0"), "Did you mean '--from'"),
-        (("nothing-like-it",), "No such command 'nothing-like-it'.\n"),
-    ],
-)
-def test_suggestions(words: Sequence[str], suggestion: str) -> None:
-    """A mistyped command or option: exit code 2, and the nearest names."""
-    found = CliRunner().invoke(main, words)
-
-    assert found.exit_code == 2
-    assert suggestion in found.stderr
 
 
 def _interrupt(words: Sequence[str], server: Answering) -> subprocess.CompletedProcess[str]:
