@@ -32,8 +32,10 @@ _FENCE = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _MOVING = re.compile(r"^## Moving from oplog\n.*?^## ", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"`((?:make|tidings|python -m) [^`<]+)`")
 _ADDRESS = "http://127.0.0.1:8042"
-_OF_THE_AGENT = "8043"  # the port in docs/guides/AGENT.md, which tests/unit/agent/test_page.py runs
-# Their commands depend on each other: tests/docs/test_chaining.py, tests/unit/lake/test_guide.py,
+_OF_THE_AGENT = (
+    "8043"  # the port in docs/guides/AGENT.md, which tests/unit/agent/test_agent.py runs
+)
+# Their commands depend on each other: tests/docs/test_moving.py, tests/unit/lake/test_guide.py,
 # tests/docs/test_quick_starts.py.
 _AS_A_SCRIPT = (
     *("CHAINING.md", "GROWING.md", "LAKE.md"),
@@ -85,7 +87,7 @@ ELSEWHERE = {
             ".venv/bin/tidings keys create --host --role read --role admin --data tidings-data",
             ".venv/bin/tidings keys create --host --role admin --feeds team-a- --data tidings-data",
         ),
-        "tests/unit/server/test_feed_rights.py: such a key closes the feeds of other commands",
+        "tests/unit/server/test_access.py: such a key closes the feeds of other commands",
     ),
     "prometheus --config.file=prometheus.yml": "tests/world/test_monitoring.py",
     "curl -s 'http://localhost:9090/api/v1/query?query=tidings_log_head'": (

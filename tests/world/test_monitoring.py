@@ -19,7 +19,7 @@ from infra.names import PAGE
 from tests.compat.oplog.feed import op
 from tests.compat.oplog.wire import until
 from tests.contract.answering import Answer, answering
-from tests.docs.test_runbooks import SECTIONS, anchor
+from tests.docs.test_pages import SECTIONS, anchor
 from tests.unit.server.test_webhooks import create
 from tests.world.prometheus import Prometheus
 from tidings.server.running import Server

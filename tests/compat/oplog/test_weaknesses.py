@@ -1,17 +1,16 @@
-"""Errors of oplog, each by its number, and the behaviour here.
-
-Each goes down to the cheapest part that decides it. The others: test_weaknesses_of_service.py
-(14 to 21) and test_weaknesses_of_operation.py (22 to 26).
-"""
+"""Errors of oplog, each by its number, and the behaviour here."""
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,22 +19,25 @@ from typing import Any
 
 import pytest
 
-from tests.compat.oplog.in_process import accept
+from tests.compat.oplog.in_process import ORIGIN, Client, accept, refused, run, streams, until_live
 from tests.fakes import MemoryLog, MemoryState
 from tests.functions.cloud import Cloud
 from tests.functions.conftest import cloud as cloud
 from tests.unit.core.following import caught_up, names, trimmed
-from tests.unit.core.scene import FEED, NOW, Scene, line, op
+from tests.unit.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op
 from tidings.aws import clients
 from tidings.aws.stage import stage
 from tidings.core import limits
+from tidings.core.catchup.sse import Stream
 from tidings.core.errors import Rejected, Unavailable
 from tidings.core.model import cursors
 from tidings.core.model.cursors import START
 from tidings.core.model.events import Event
 from tidings.core.model.filters import EVERYTHING
-from tidings.core.model.pages import Page
+from tidings.core.model.pages import Page, Pages
 from tidings.core.state.rows import Lines
+from tidings.http.answers import refusal
+from tidings.http.streams.tail_poller import POLL_S
 
 OLD_ID = f"{NOW // 1000:08x}f095528dd03c863c"  # as oplog's database made them
 RACES = 200
@@ -318,3 +320,236 @@ def test_W13_a_killed_consumer_leaves_a_whole_state_file(tmp_path: Path) -> None
         saving.wait()
         last = path.read_text()
         assert re.fullmatch("[0-9a-f]{24}", last)
+
+
+LEAVING = 40  # as many as leaked in oplog
+MANY = 2_000
+OLDEST, NEWEST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"
+
+
+@pytest.mark.parametrize("begin", [None, "", "0", "1", "now", START.encode(), "f" * 24])
+def test_W14_an_empty_feed_is_a_feed(scene: Scene, begin: str | None) -> None:
+    """A GET on an empty oplog ended the server. Here it waits, and receives the first operation."""
+
+    async def work() -> Client:
+        client = Client(streams(scene), enough=lambda text: '"first"' in text)
+        hearing = asyncio.ensure_future(client.get(begin))
+        while not client.status:
+            await asyncio.sleep(0.01)
+        scene.post(op("first", "insert"))
+        return await hearing
+
+    client = run(work())
+    assert client.status == 200
+    assert [event.data["id"] for event in client.events() if event.data] == ["first"]
+
+
+class AwayState(MemoryState):
+    """A store that does not answer while *away*."""
+
+    away = False
+
+    def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
+        if self.away:
+            raise Unavailable("no answer")
+        return super().lines(feed, bucket, after)
+
+
+class AwayLog(MemoryLog):
+    away = False
+
+    def read(
+        self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
+    ) -> Pages:
+        if self.away:
+            raise Unavailable("no answer")
+        return super().read(feed, after, limit, eventual=eventual)
+
+
+@pytest.mark.parametrize("begin", ["0", "1", START.encode(), None])
+def test_W15_a_store_that_is_away_ends_one_answer_and_no_process(begin: str | None) -> None:
+    """A numeric id while the database was away ended oplog and its queue. Here the client is
+    answered 503, or its stream ends at a block; the next one is served by the same app.
+    """
+    log, state = AwayLog(), AwayState()
+    scene = Scene(log=log, state=state)
+    scene.post(op("x", "insert"))
+    scene.project()
+    app = streams(scene)
+
+    log.away = state.away = True
+    away = run(Client(app).get(begin))
+    log.away = state.away = False
+    back = run(Client(app, enough=until_live).get("0"))
+
+    assert away.status == 503 or '"x"' not in away.text
+    assert [event.name for event in back.events()] == ["reset", "insert", "live"]
+
+
+def test_W16_no_timestamp_stops_a_stream(scene: Scene) -> None:
+    """A time that UTC cannot express was stored by oplog and cut every consumer at it for ever.
+    Here it is refused, and the error names the earliest and latest accepted times.
+    """
+    for poison in ("9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"):
+        error = refused(scene, json.dumps(op("x", timestamp=poison)))
+        assert (error.status, error.field) == (400, "timestamp")
+    scene.post(op("oldest", timestamp=OLDEST), op("newest", timestamp=NEWEST), op("next"))
+
+    events = caught_up(scene, START.encode())
+    assert [json.loads(event.data)["timestamp"] for event in events][:2] == [OLDEST, NEWEST]
+    assert len(events) == 3
+
+
+def _streams_alive() -> int:
+    gc.collect()
+    return sum(isinstance(each, Stream) for each in gc.get_objects())
+
+
+@pytest.mark.parametrize(
+    ("begin", "query", "stuck"),
+    [("0", "", True), ("0", "", False), (None, "types=rare", False)],
+    ids=["within a copy", "behind a copy", "idle with a rare filter"],
+)
+def test_W17_who_leaves_is_forgotten(
+    scene: Scene, begin: str | None, query: str, stuck: bool
+) -> None:
+    """Clients that left in a copy, or waited for what never matched, left threads and cursors in
+    oplog for ever. Here nothing is left of them: no task, no stream, no thread of their own.
+    """
+    for _ in range(3):
+        scene.post(*(op(scene.new_id(), "insert") for _ in range(1000)))
+    scene.project()
+
+    async def work() -> tuple[int, int]:
+        app = streams(scene)
+        clients = [Client(app, stuck=stuck) for _ in range(LEAVING)]
+        hearing = [asyncio.ensure_future(client.get(begin, query)) for client in clients]
+        while not all(client.status and (client.text or query) for client in clients):
+            await asyncio.sleep(0.01)
+        alive = _streams_alive()
+        for client in clients:
+            client.left.set()
+        await asyncio.gather(*hearing)
+        while len(asyncio.all_tasks()) > 1:  # the one that looked for all of them
+            await asyncio.sleep(POLL_S)
+        # A thread cannot be cancelled: its read-ahead holds its stream until it has been read.
+        await asyncio.get_running_loop().shutdown_default_executor()
+        return alive, _streams_alive()
+
+    threads = threading.active_count()
+    assert run(work()) == (LEAVING, 0)
+    assert threading.active_count() - threads < LEAVING / 2
+
+
+@pytest.mark.parametrize("begin", ["0", "1", str(NOW)])
+def test_W18_objects_of_one_millisecond_end(scene: Scene, begin: str) -> None:
+    """A thousand of them kept oplog in its first page of rows for ever. Here a copy goes by keys,
+    not by times: each is sent once, then `live`.
+    """
+    for page in range(MANY // 1000):
+        scene.post(*(op(f"x{page}-{number}", "insert") for number in range(1000)))
+    scene.project()
+
+    told = names(caught_up(scene, begin))
+    assert len(told) == len(set(told)) == MANY + 1 + (begin == "0")
+    assert told[-1] == "live"
+
+
+class CountingLog(MemoryLog):
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+
+    def read(
+        self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
+    ) -> Pages:
+        self.reads += 1
+        return super().read(feed, after, limit, eventual=eventual)
+
+
+def test_W19_streams_that_wait_share_one_reader() -> None:
+    """oplog held a cursor and a scan of the whole log for each client. Here fifty that wait read as
+    often as one would.
+    """
+    log = CountingLog()
+    scene = Scene(log=log)
+    waiting_s, clients = 6 * POLL_S, 50
+
+    async def work() -> int:
+        app = streams(scene)
+        heard = [Client(app, enough=lambda text: '"end"' in text) for _ in range(clients)]
+        hearing = [asyncio.ensure_future(client.get()) for client in heard]
+        while not all(client.status for client in heard):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(3 * POLL_S)
+        before = log.reads
+        await asyncio.sleep(waiting_s)
+        reads = log.reads - before
+        scene.post(op("end"))
+        await asyncio.gather(*hearing)
+        return reads
+
+    assert 1 <= run(work()) <= 2 * waiting_s / POLL_S
+
+
+@pytest.mark.parametrize(
+    "poison", [op("x" * 513), op("x", parents=["p" * 641]), op("x", data="d" * 2**16)]
+)
+def test_W20_what_the_store_could_not_take_is_refused(scene: Scene, poison: dict[str, Any]) -> None:
+    """A key too long for its database stopped oplog's queue. Here what follows is not held up."""
+    assert refused(scene, json.dumps([op("a"), poison])).status in (400, 413)
+    accept(scene, json.dumps(op("next")))
+
+    assert names(caught_up(scene, START.encode())) == ["update next"]
+
+
+def test_W23_a_client_is_told_what_is_wrong(scene: Scene) -> None:
+    """oplog's 503 without a word made producers send the same bad operation again. Here it is 400
+    with field, value and rule; and a batch is one request.
+    """
+    body = json.loads(refusal(refused(scene, '{"event":"move","type":"t","id":"x"}')).body)
+    assert (body["error"]["code"], body["error"]["field"]) == ("invalid_operation", "event")
+    assert "move" in body["error"]["value"] and "insert" in body["error"]["rule"]
+
+    ids = accept(scene, json.dumps([op("a"), op("b")]))
+    assert len(ids) == len(caught_up(scene, START.encode())) == 2
+
+
+def test_W23_the_agent_listens_to_its_own_machine() -> None:
+    """oplog accepted datagrams from any host, on all addresses, and passed them on."""
+    tidings = Path(sys.executable).parent / "tidings"
+    helped = subprocess.run(
+        [tidings, "agent", "--help"], capture_output=True, text=True, check=True
+    )
+
+    assert "127.0.0.1:8042" in helped.stdout
+
+
+def test_W24_a_browser_is_told_all_and_can_ask_for_all(scene: Scene) -> None:
+    """EventSource drops blocks without data, which oplog's `reset` and `live` were, and cannot set
+    a header. Here both have data, the query may contain the id, and a page elsewhere may read.
+    """
+    scene.post(op("x", "insert"))
+    scene.project()
+    client = Client(streams(scene), enough=until_live)
+    run(client.ask("GET", "lastEventId=0", accept="text/event-stream", origin=ORIGIN))
+
+    assert [event.name for event in client.events()] == ["reset", "insert", "live"]
+    assert len(re.findall("^data: .+$", client.text, re.MULTILINE)) == 3
+    assert client.headers["access-control-allow-origin"] == ORIGIN
+    assert "last-event-id" in client.headers["access-control-expose-headers"]
+
+
+def test_W26_deleted_objects_are_forgotten_in_the_end(scene: Scene) -> None:
+    """oplog kept them for ever. Here they expire: a client that was away longer is reset."""
+    before = scene.post(op("gone", "insert"), op("stays", "insert"))
+    scene.post(op("gone", "delete"))
+    scene.project()
+    assert len(scene.rows()) == 2
+
+    scene.now_ms += TOMBSTONE_MS
+    scene.state.expire(scene.now_ms)
+    scene.log.raise_floor(FEED, 3)
+    scene.log.expire(2**62)
+    assert len(scene.rows()) == 1
+    assert names(caught_up(scene, before.end.encode())) == ["reset", "insert stays", "live"]

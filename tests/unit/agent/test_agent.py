@@ -1,4 +1,4 @@
-"""`tidings agent` as a process: what goes in at its port comes out at a feed, in order, once."""
+"""`tidings agent` as a process: in order, once, also if it is killed; its errors, and its page."""
 
 from __future__ import annotations
 
@@ -6,19 +6,30 @@ import contextlib
 import itertools
 import json
 import os
+import random
 import re
+import shlex
 import signal
 import socket
 import sqlite3
+import subprocess
+import threading
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+import click
 import httpx
 import pytest
+from click.testing import CliRunner
 
+from tests.e2e import consumers
+from tests.e2e.consumers import BEFORE_THE_FIRST
 from tests.unit.agent.processes import Agent, operation
-from tests.unit.agent.target import Answer, Request, Running, Target
+from tests.unit.agent.target import Answer, Request, Running, Target, running
+from tidings.agent import command
 from tidings.agent.queue import NAME
+from tidings.server.running import Server
 
 NDJSON = "application/x-ndjson"
 OPLOG_FIELDS = {
@@ -358,3 +369,173 @@ def test_a_burst_is_accounted_for(agent: Agent, target: Target) -> None:
     received = status["events_received"] - before["events_received"]
     assert len(target.appended) == received
     assert len(re.findall("a datagram is not an operation", agent.errors)) <= 3  # lives so far
+
+
+def test_W22_help_shows_no_secret() -> None:
+    """The variable is named, and its value is not shown as the default: people paste help."""
+    told = CliRunner().invoke(command.agent, ["--help"], env={"TIDINGS_PASSWORD": "swordfish"})
+
+    assert "Examples:" in told.output
+    assert "Exit codes:" in told.output
+    assert "TIDINGS_PASSWORD" in told.output
+    assert "swordfish" not in told.output
+
+
+def test_one_agent_a_folder_and_a_port(agent: Agent, tmp_path: Path) -> None:
+    """A second one gets an error of one sentence."""
+    folder = agent.folder / "queue"
+    address = agent.url.removeprefix("http://")
+
+    assert _status_of(folder, "127.0.0.1:0") == (
+        f"tidings agent: another agent uses the queue folder {folder};"
+        " give each agent its own --queue-dir\n"
+    )
+    assert _status_of(tmp_path, address) == (
+        f"tidings agent: cannot listen on {address}: address already in use\n"
+    )
+    (tmp_path / "file").touch()
+    assert "cannot use the queue folder" in _status_of(tmp_path / "file/below", "127.0.0.1:0")
+
+
+def _status_of(folder: Path, address: str) -> str:
+    options = ["--url", "http://127.0.0.1:1", "--queue-dir", str(folder), "--listen", address]
+    done = CliRunner().invoke(command.agent, options)
+    assert done.exit_code == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--url", "ftp://h"],
+        ["--url", "http://h", "--feed", "A B"],
+        ["--url", "http://h", "--listen", "h:p"],
+        ["--url", "http://h", "--max-queued-events", "0"],
+        [],
+    ],
+)
+def test_wrong_usage(options: list[str]) -> None:
+    """The exit code is 2, before the agent accepts anything."""
+    done = CliRunner().invoke(command.agent, options)
+
+    assert done.exit_code == 2
+    assert "Error: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("127.0.0.1:8042", ("127.0.0.1", 8042)),
+        (":8042", ("0.0.0.0", 8042)),
+        ("localhost", ("localhost", 8042)),
+        ("[::1]:9", ("::1", 9)),
+        ("[::1]", ("::1", 8042)),
+    ],
+)
+def test_addresses_to_listen_on(text: str, found: tuple[str, int]) -> None:
+    """With or without a port, and as oplog wrote every address."""
+    (option,) = (each for each in command.agent.params if each.name == "listen")
+    ctx = click.Context(command.agent)
+
+    assert option.callback is not None
+    assert option.callback(ctx, option, text) == found
+
+
+KILLS = 3
+ACKED_BEFORE_KILL = 60
+SEED = 11
+
+
+class Producer(threading.Thread):
+    """Posts numbered operations one after another; what fails is never sent again."""
+
+    def __init__(self, agent: Agent) -> None:
+        super().__init__(daemon=True)
+        self._agent = agent
+        self.acked: list[str] = []
+        self.more = threading.Condition()
+        self.sent = 0
+        self.stopping = False
+
+    def run(self) -> None:
+        while not self.stopping:
+            serial, self.sent = str(self.sent), self.sent + 1
+            try:
+                answer = self._agent.post(operation(serial))
+            except httpx.HTTPError:
+                continue
+            if answer.status_code == 204:
+                with self.more:
+                    self.acked.append(serial)
+                    self.more.notify_all()
+
+    def until_acked(self, count: int) -> None:
+        with self.more:
+            assert self.more.wait_for(lambda: len(self.acked) >= count, 60)
+
+
+def test_nothing_acknowledged_is_lost_or_appended_twice(tmp_path: Path) -> None:
+    """Killed in the middle of a load, several times; the feed's answers are lost with it."""
+    choose = random.Random(SEED)
+    with Server() as server, Agent(server.url, tmp_path) as agent:
+        producer = Producer(agent)
+        producer.start()
+        for _ in range(KILLS):
+            producer.until_acked(len(producer.acked) + ACKED_BEFORE_KILL + choose.randint(0, 20))
+            agent.kill()
+            agent.start()
+        producer.until_acked(len(producer.acked) + 1)
+        producer.stopping = True
+        producer.join(60)
+        agent.until(lambda status: status["queue_size"] == 0)
+        httpx.post(server.url, json={"event": "insert", "type": "end", "id": "end"}, timeout=30)
+        log = consumers.log_from(
+            server.url, BEFORE_THE_FIRST, lambda heard: heard.data["type"] == "end"
+        )
+
+    appended = [heard.data["id"] for heard in log[:-1]]
+    assert [serial for serial, times in Counter(appended).items() if times > 1] == []
+    assert set(producer.acked) - set(appended) == set()
+    assert appended == sorted(appended, key=int)
+
+
+PAGE = (Path(__file__).parents[3] / "docs/guides/AGENT.md").read_text()
+LINES = [
+    line
+    for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.S | re.M)
+    for line in block.split("\n")
+]
+
+
+def test_the_agents_command_is_understood() -> None:
+    """Its options exist; the other tests of the agent cover their effects."""
+    (line,) = (line for line in LINES if "tidings agent" in line)
+
+    context = command.agent.make_context("agent", shlex.split(line)[2:])
+
+    assert context.params["listen"] == ("127.0.0.1", 8043)
+
+
+@pytest.mark.curl
+def test_the_producers_commands_work(tmp_path: Path) -> None:
+    """They run over UDP and HTTP unchanged, except for the port; the page names every field of
+    `/status`.
+    """
+    with running() as feed, Agent(feed.target.url, tmp_path) as agent:
+        port = agent.url.rpartition(":")[2]
+        for line in LINES:
+            if line and "tidings agent" not in line:
+                assert "8043" in line
+                done = subprocess.run(["bash", "-c", line.replace("8043", port)], timeout=60)
+                assert done.returncode == 0, line
+        feed.target.until(lambda: sorted(feed.target.ids) == ["x32", "x33"])
+        fields = set(agent.status())
+
+    named = set(re.findall(r"`([a-z_]+)`", PAGE))
+    assert fields - named == set()
+
+
+@pytest.mark.parametrize("option", command.agent.params, ids=lambda option: str(option.name))
+def test_options_have_their_help(option: object) -> None:
+    """`--help` explains each of them."""
+    assert getattr(option, "help", None)

@@ -1,22 +1,34 @@
-"""The queue on disk: order, bound, restart, and a crash at any byte."""
+"""The agent below its port: the queue on disk, the receiver, the sender and its HTTP answers."""
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import itertools
 import json
+import os
 import shutil
+import socket
 import sqlite3
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.agent.processes import operation
-from tidings.agent import intake
+from tidings.agent import intake, receiver, sender
 from tidings.agent import queue as batches
-from tidings.agent.queue import Batch, Bound, Problem, Store
+from tidings.agent.http import Application, Committing
+from tidings.agent.intake import NOTICE_EVERY_S, Notices
+from tidings.agent.queue import NAME, Batch, Bound, Problem, Store, default_folder
+from tidings.agent.receiver import Receiver, bind_ports, kernel_drops
+from tidings.agent.sender import DELAY_S_MAX, Retrying
 from tidings.core.limits import REQUEST_BYTES_MAX, REQUEST_OPERATIONS_MAX
 from tidings.core.model.operations import line_from
+from tidings.http.asgi import Message
 
 NOW = 1_795_000_000_000
 
@@ -358,3 +370,271 @@ def test_a_full_disk_refuses_and_recovers(queue: Store) -> None:
 
     assert _lines(queue, "d")
     assert _all(queue) == [["a", "d"]]
+
+
+class Scene:
+    """A receiver in a thread, its sender and its queue."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = Store(folder)
+        self.store.prepare("main")
+        self.listener, self.sock = bind_ports("127.0.0.1", 0)
+        self.sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.sender.connect(self.sock.getsockname())
+        self.woken = threading.Event()
+        self.lifeline, self.held = os.pipe()
+        fast = Store(folder, wait_s=0, cuts=False)
+        self.receiver = Receiver(self.sock, fast, Bound(), self.woken.set)
+        self.thread = threading.Thread(target=self.receiver.run, args=[self.lifeline])
+
+    def end(self) -> None:
+        """End the receiver as the agent does; afterwards all received operations are in the
+        queue."""
+        os.close(self.held)
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+        os.close(self.lifeline)
+
+
+@contextmanager
+def _scene(folder: Path) -> Iterator[Scene]:
+    scene = Scene(folder)
+    scene.thread.start()
+    yield scene
+    if scene.thread.is_alive():
+        scene.end()
+    for each in (scene.sender, scene.listener, scene.store):
+        each.close()
+
+
+def test_a_lone_datagram_does_not_wait(tmp_path: Path) -> None:
+    """It is in the queue, and the sender is woken, as soon as nothing follows it."""
+    with _scene(tmp_path) as scene:
+        scene.sender.send(operation("a"))
+        assert scene.woken.wait(60)
+
+        assert scene.store.totals().events == 1
+
+
+def test_a_busy_disk_is_not_waited_for(tmp_path: Path) -> None:
+    """Datagrams stay in memory while another transaction is open, and follow in order."""
+    with _scene(tmp_path) as scene:
+        with scene.store.transaction():
+            for n in range(500):
+                scene.sender.send(operation(n))
+            assert not scene.woken.wait(0.1)
+            assert kernel_drops(os.fstat(scene.sock.fileno()).st_ino) == 0
+        scene.end()
+
+        assert scene.store.totals().events == 500
+
+
+def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the disk blocks, operations above the limit are discarded and counted."""
+    monkeypatch.setattr(receiver, "PENDING_MAX", 300)
+    with _scene(tmp_path) as scene:
+        with scene.store.transaction():
+            for n in range(2_000):
+                scene.sender.send(operation(n))
+            assert not scene.woken.wait(0.3)
+        scene.end()
+        totals = scene.store.totals()
+
+    assert 0 < totals.events <= 300
+    assert totals.events + totals.discarded == 2_000
+
+
+def test_the_kernels_buffer_is_emptied_at_the_end(tmp_path: Path) -> None:
+    """Datagrams that arrived before the end are received."""
+    scene = Scene(tmp_path)
+    for n in range(3_000):
+        scene.sender.send(operation(n))
+    os.close(scene.held)
+    scene.receiver.run(scene.lifeline)
+
+    assert scene.store.totals().events == 3_000
+
+
+def test_the_kernels_drops_are_known(tmp_path: Path) -> None:
+    """They are read by the socket's inode if the system has the table."""
+    table = tmp_path / "udp"
+    table.write_text("sl local rem st queue tr retr uid timeout inode ref pointer drops\n")
+    with table.open("a") as file:
+        file.write(
+            "1: 0:0 0:0 07 0:0 00:0 0 0 0 4711 2 0 42\n1: 0:0 0:0 07 0:0 00:0 0 0 0 8 2 0 7\n"
+        )
+
+    assert kernel_drops(4711, (tmp_path / "none", table)) == 42
+    assert kernel_drops(1, (table,)) is None
+
+
+def test_one_port_for_both(tmp_path: Path) -> None:
+    """TCP and UDP under one number; a port that one of them lacks is not taken at all."""
+    listener, datagrams = bind_ports("127.0.0.1", 0)
+    with listener, datagrams:
+        assert listener.getsockname() == datagrams.getsockname()
+        assert datagrams.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) > 200_000
+
+    listener, other = bind_ports("127.0.0.1", 0)  # a port that is free for TCP
+    with other:
+        listener.close()
+        with pytest.raises(Problem, match="address already in use"):
+            bind_ports(*other.getsockname())
+        with socket.socket() as free:
+            free.bind(other.getsockname())
+
+
+@pytest.mark.parametrize(("chance", "share"), [(0.0, 0.5), (0.5, 1.0), (1.0, 1.5)])
+def test_delays_grow_as_oplogs_did(chance: float, share: float) -> None:
+    """They grow by half from half a second to a minute, and each varies by up to half."""
+    retrying = Retrying(lambda: chance)
+    delays = [retrying.next_s() for _ in range(20)]
+
+    assert delays[:3] == pytest.approx([0.5 * share, 0.75 * share, 1.125 * share])
+    assert delays[-1] == pytest.approx(DELAY_S_MAX * share)
+    retrying.reset()
+    assert retrying.next_s() == pytest.approx(0.5 * share)
+
+
+def test_a_line_a_minute_of_each_kind() -> None:
+    """An outage does not fill the journal."""
+    said: list[str] = []
+    now_s = 100.0
+    notices = Notices(said.append, lambda: now_s)
+    for _ in range(3):
+        notices.report("away", "the target is away")
+        notices.report("error", "junk")
+    assert said == ["the target is away", "junk"]
+    now_s += NOTICE_EVERY_S
+    notices.report("away", "still away")
+
+    assert said == ["the target is away", "junk", "still away"]
+
+
+def test_refused_operations_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One a line, as `tidings post --file` takes them; the file does not grow for ever."""
+    assert sender.keep(tmp_path, [b"a", b"b"])
+    assert sender.keep(tmp_path, [b"c"])
+    monkeypatch.setattr(sender, "REFUSED_BYTES_MAX", 6)
+    assert not sender.keep(tmp_path, [b"d"])
+
+    assert (tmp_path / sender.REFUSED).read_bytes() == b"a\nb\nc\n"
+
+
+def test_where_the_queue_is_by_default() -> None:
+    """It is the folder for a user's own persistent files; a relative path in the variable is
+    ignored."""
+    home = Path("/home/ann")
+
+    assert default_folder(home, "") == Path("/home/ann/.local/state/tidings/agent")
+    assert default_folder(home, "/var/lib") == Path("/var/lib/tidings/agent")
+    assert default_folder(home, "state") == default_folder(home, "")
+
+
+class Door:
+    """An application over a queue, and how often it said that the queue grew."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = Store(folder)
+        self.store.prepare("main")
+        self.grown = 0
+        committing = Committing(self.store, Bound(), self._grow)
+        self.application = Application(committing, dict)
+
+    def _grow(self) -> None:
+        self.grown += 1
+
+    async def post(
+        self, body: bytes, *, gone: bool = False, encoding: str = "identity"
+    ) -> list[Message]:
+        """Return the messages of the answer; *gone*: the producer disconnects in the middle of its
+        body.
+        """
+        headers = [(b"content-type", b"application/json"), (b"content-encoding", encoding.encode())]
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
+        parts: list[dict[str, Any]] = [
+            {"type": "http.request", "body": body[:10], "more_body": True},
+            {"type": "http.disconnect"} if gone else {"type": "http.request", "body": body[10:]},
+        ]
+        said: list[Message] = []
+
+        async def receive() -> dict[str, Any]:
+            return parts.pop(0)
+
+        async def send(message: Message) -> None:
+            said.append(message)
+
+        await self.application(scope, receive, send)
+        return said
+
+
+def test_requests_at_the_same_time_share_a_write(tmp_path: Path) -> None:
+    """Fifty producers do not wait for fifty writes; each operation is queued once."""
+    door = Door(tmp_path)
+
+    async def scene() -> list[list[Message]]:
+        return await asyncio.gather(*[door.post(operation(n)) for n in range(50)])
+
+    answers = asyncio.run(scene())
+
+    assert {said[0]["status"] for said in answers} == {204}
+    assert door.store.totals().received == 50
+    assert door.grown <= 3
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "status"),
+    [
+        (gzip.compress(operation("a")), "gzip", 204),
+        (gzip.compress(operation("a"))[:-1], "gzip", 400),
+        (gzip.compress(b" " * 100_000_000), "gzip", 413),
+        (operation("a"), "gzip", 400),
+        (operation("a"), "br", 415),
+    ],
+    ids=["gzip", "early", "bomb", "plain", "other"],
+)
+def test_a_body_is_decompressed(tmp_path: Path, body: bytes, encoding: str, status: int) -> None:
+    """The size is limited as for requests; the queue stores operations and not gzip."""
+    door = Door(tmp_path)
+    said = asyncio.run(door.post(body, encoding=encoding))
+
+    assert said[0]["status"] == status
+    assert door.store.totals().received == (status == 204)
+
+
+def test_a_damaged_queue_is_said(tmp_path: Path) -> None:
+    door = Door(tmp_path)
+    for pragma in ("wal_checkpoint(TRUNCATE)", "shrink_memory"):
+        door.store.read(f"PRAGMA {pragma}")
+    with open(tmp_path / NAME, "r+b") as file:
+        file.seek(4096)  # after the first page, which was read already
+        file.write(b"x" * 200_000)
+    start, body = asyncio.run(door.post(operation("a")))
+    assert start["status"] == 503 and b"malformed" in body["body"]
+
+
+def test_a_full_disk_is_said(tmp_path: Path) -> None:
+    """Each waiting request gets 503 with a time to retry; then requests succeed again."""
+    door = Door(tmp_path)
+    ((pages,),) = door.store.read("PRAGMA page_count")
+    door.store.read(f"PRAGMA max_page_count = {pages}")
+    large = operation("a", data="x" * 60_000)
+
+    async def scene() -> list[list[Message]]:
+        return list(await asyncio.gather(door.post(large), door.post(large)))
+
+    for start, body in asyncio.run(scene()):
+        assert start["status"] == 503
+        assert (b"retry-after", b"1") in start["headers"]
+        assert json.loads(body["body"])["error"]["code"] == "unavailable"
+    door.store.read("PRAGMA max_page_count = 100000")
+    assert asyncio.run(door.post(large))[0]["status"] == 204
+    assert door.application.errors == 0
+
+
+def test_half_a_request_is_none(tmp_path: Path) -> None:
+    """A producer that leaves before its body ends has posted nothing."""
+    door = Door(tmp_path)
+
+    assert asyncio.run(door.post(operation("a"), gone=True)) == []
+    assert door.store.totals().received == 0

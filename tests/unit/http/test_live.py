@@ -1,24 +1,36 @@
-"""Streams at the end of the log: the poller of their feed writes to their connections."""
+"""Live streams of one process: one reader of the log for all, and copies that are read ahead."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 from collections.abc import Awaitable, Callable
 from math import inf
 from typing import NoReturn
 
 import pytest
 
-from tests.unit.core.scene import FEED, Scene, op
+from tests.fakes import MemoryFollowers, MemoryLog, MemoryState
+from tests.unit.core.scene import FEED, NOW, Scene, line, op, page
+from tidings.core import limits
 from tidings.core.auth.guard import Allowed
 from tidings.core.catchup.sse import Stream
 from tidings.core.counters import StreamCounter
 from tidings.core.errors import Unavailable
-from tidings.core.log.reader import Run
+from tidings.core.log.reader import Reader, Run
 from tidings.core.model.pages import Page
 from tidings.core.settings.values import Admission, Ended
+from tidings.core.state.rows import Lines, Row, StateStore
 from tidings.http.streams import tail_poller
-from tidings.http.streams.tail_poller import HEARTBEAT_MS, LiveStream, TailPoller
+from tidings.http.streams.row_prefetch import ReadAhead
+from tidings.http.streams.tail_poller import (
+    HEARTBEAT_MS,
+    POLL_S,
+    FixedInterval,
+    LiveStream,
+    TailPoller,
+)
 
 LONG_S = 60.0
 NO_TIME: dict[str, str | None] = {}
@@ -349,3 +361,299 @@ def test_silence_is_counted_from_the_last_event(scene: Scene) -> None:
         assert live.sent == live.stream.progress
 
     play(scene, act)
+
+
+WAIT_S = 20.0
+
+
+class Log:
+    """A log in memory that counts how often it is read, and may fail."""
+
+    def __init__(self) -> None:
+        self.pages = MemoryLog()
+        self.reads: list[int] = []
+        self.fails = False
+
+    def read(self, after: int) -> Run:
+        self.reads.append(after)
+        if self.fails:
+            raise Unavailable("no answer")
+        reader = Reader(
+            log=self.pages, checkpoints=MemoryFollowers(), clock=lambda: NOW, count=lambda *_: None
+        )
+        return reader.read(FEED, after)
+
+    def append(self, number: int) -> Page:
+        written = page(number, f"line {number}")
+        self.pages.put(FEED, written)
+        return written
+
+
+def run(scene: Callable[[Log, TailPoller], Awaitable[None]]) -> Log:
+    async def play() -> None:
+        async with asyncio.timeout(WAIT_S):
+            await scene(log, TailPoller(log.read, FixedInterval()))
+
+    log = Log()
+    asyncio.run(play())
+    return log
+
+
+def never() -> asyncio.Future[None]:
+    return asyncio.get_running_loop().create_future()
+
+
+def test_all_are_woken_by_one_read() -> None:
+    """A hundred streams wait; the page is read once, and all get it from memory."""
+
+    async def scene(log: Log, poller: TailPoller) -> None:
+        waiting = [
+            asyncio.ensure_future(poller.wait(0, never(), timeout_s=WAIT_S)) for _ in range(100)
+        ]
+        await asyncio.sleep(POLL_S / 2)
+        log.append(1)
+        await asyncio.gather(*waiting)
+        assert poller.tail is not None
+        assert [held.page.number for held in poller.tail.after(0)] == [1]
+
+    assert run(scene).reads == [0]
+
+
+class OneNotification:
+    """Implements `Notifications`: reports new pages once."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    async def wait(self) -> list[Page]:
+        await self.event.wait()
+        self.event.clear()
+        return []
+
+    def look(self) -> None:
+        self.event.set()
+
+    def mark_written(self, streams: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_who_leaves_during_a_read_delays_no_one() -> None:
+    """The notification that the read was for is not lost: the next waiting stream gets it."""
+
+    async def play() -> None:
+        log, reading, on = Log(), threading.Event(), threading.Event()
+
+        def read(after: int) -> Run:
+            run = log.read(after)
+            if len(log.reads) == 2:
+                reading.set()
+                assert on.wait(WAIT_S)
+            return run
+
+        poller = TailPoller(read, OneNotification())
+        left = never()
+        before = asyncio.ensure_future(poller.wait(0, left, WAIT_S))
+        while not log.reads:  # and that finds nothing
+            await asyncio.sleep(0.001)
+        left.set_result(None)
+        await before
+        log.append(1)
+        poller._notifications.look()
+        gone = never()
+        first = asyncio.ensure_future(poller.wait(0, gone, WAIT_S))
+        await asyncio.to_thread(reading.wait, WAIT_S)
+        gone.set_result(None)
+        await first
+        on.set()
+        async with asyncio.timeout(WAIT_S):
+            await poller.wait(0, never(), timeout_s=10 * WAIT_S)
+        assert poller.tail is not None and poller.tail.last == 1
+
+    asyncio.run(play())
+
+
+def test_it_looks_five_times_a_second_and_only_while_somebody_waits() -> None:
+    """This is the cost of a single client; without clients nothing is read."""
+
+    async def scene(log: Log, poller: TailPoller) -> None:
+        await poller.wait(0, never(), timeout_s=POLL_S * 3.5)
+        seen = len(log.reads)
+        assert 1 <= seen <= 3
+        await asyncio.sleep(POLL_S * 3)
+        assert len(log.reads) == seen
+
+    run(scene)
+
+
+def test_a_client_that_leaves_wakes_nobody_else() -> None:
+    """The others still wait, and get the next page."""
+
+    async def scene(log: Log, poller: TailPoller) -> None:
+        left, stays = never(), asyncio.ensure_future(poller.wait(0, never(), timeout_s=WAIT_S))
+        leaving = asyncio.ensure_future(poller.wait(0, left, timeout_s=WAIT_S))
+        await asyncio.sleep(0)
+        left.set_result(None)
+        await leaving
+        assert not stays.done()
+        log.append(1)
+        await stays
+
+    run(scene)
+
+
+def test_who_is_behind_does_not_wait() -> None:
+    """Pages from between the read and the wait are found at once."""
+
+    async def scene(log: Log, poller: TailPoller) -> None:
+        log.append(1)
+        await poller.wait(0, never(), timeout_s=WAIT_S)
+        await poller.wait(0, never(), timeout_s=WAIT_S)
+
+    assert run(scene).reads == [0]
+
+
+def test_it_begins_anew_after_a_pause() -> None:
+    """Pages that were read long ago are dropped: the log may have advanced far since."""
+
+    async def scene(log: Log, poller: TailPoller) -> None:
+        assert poller.tail is None
+        log.append(1)
+        await poller.wait(0, never(), timeout_s=WAIT_S)
+        assert poller.tail is not None
+        poller._read_s -= 60
+        assert poller.tail is None
+        log.append(9)
+        await poller.wait(8, never(), timeout_s=WAIT_S)
+        assert poller.tail is not None
+        assert poller.tail.last == 9 and not poller.tail.reaches(1)
+
+    assert run(scene).reads == [0, 8]
+
+
+def test_it_stops_before_a_hole() -> None:
+    """Pages after a missing page are not sent."""
+
+    async def scene(log: Log, poller: TailPoller) -> None:
+        log.append(2)
+        await poller.wait(0, never(), timeout_s=POLL_S * 2.5)
+        assert poller.tail is not None and poller.tail.last == 0
+        log.append(1)
+        await poller.wait(0, never(), timeout_s=WAIT_S)
+        assert poller.tail.last == 2
+
+    run(scene)
+
+
+def test_an_error_reaches_all_and_the_next_may_try_again() -> None:
+    """Each stream ends and its client comes back."""
+
+    async def scene(log: Log, poller: TailPoller) -> None:
+        log.fails = True
+        waiting = [poller.wait(0, never(), timeout_s=WAIT_S) for _ in range(3)]
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(each) for each in answers] == [Unavailable] * 3
+        log.fails = False
+        log.append(1)
+        await poller.wait(0, never(), timeout_s=WAIT_S)
+
+    run(scene)
+
+
+ROWS = 700
+
+
+class Slow(MemoryState):
+    """Records the reads that were begun, and blocks them until *go* is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[tuple[int, str | None]] = []
+        self.go, self.fails = threading.Event(), False
+        self.go.set()
+
+    def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
+        self.begun.append((bucket, after))
+        assert self.go.wait(60)
+        if self.fails:
+            raise Unavailable("no answer")
+        return super().lines(feed, bucket, after)
+
+
+@pytest.fixture
+def state(monkeypatch: pytest.MonkeyPatch) -> Slow:
+    """Return a state whose buckets take several reads each."""
+    monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 1_000)
+    state = Slow()
+    state.write(FEED, [Row(f"video/{n}", 1, n, NOW, line(f"{n}")) for n in range(ROWS)])
+    return state
+
+
+def whole(states: StateStore) -> list[str]:
+    """Return all lines, as a copy reads them."""
+    lines: list[str] = []
+    for bucket in range(limits.BUCKETS):
+        read = states.lines(FEED, bucket)
+        lines += read.lines
+        while read.after is not None:
+            read = states.lines(FEED, bucket, read.after)
+            lines += read.lines
+    return lines
+
+
+def test_the_same_in_the_same_order(state: Slow) -> None:
+    """No row is read twice."""
+    plain = whole(state)
+    expected, state.begun = sorted(state.begun, key=str), []
+
+    assert whole(ReadAhead()(state)) == plain
+    assert sorted(state.begun, key=str) == expected
+    assert len(plain) == ROWS
+
+
+def test_the_next_buckets_are_asked_for_at_once(state: Slow) -> None:
+    """They are read in parallel with the current one, before it has been answered; at most two of
+    them.
+    """
+    copy = ReadAhead()(state)
+    state.go.clear()
+    reading = threading.Thread(target=copy.lines, args=(FEED, 3))
+    reading.start()
+    try:
+        while len(state.begun) < 3:
+            reading.join(0.01)
+        reading.join(0.05)
+        assert sorted(bucket for bucket, _ in state.begun) == [3, 4, 5]
+    finally:
+        state.go.set()
+        reading.join()
+
+
+def test_an_error_is_told_where_its_rows_were_due(state: Slow) -> None:
+    """The earlier read succeeds; the next attempt reads again."""
+    copy = ReadAhead()(state)
+    first = copy.lines(FEED, 0)
+    while first.after is not None:
+        first = copy.lines(FEED, 0, first.after)
+    state.fails = True
+    with pytest.raises(Unavailable):
+        for bucket in range(1, 5):
+            copy.lines(FEED, bucket)
+
+
+def test_few_copies_at_a_time(state: Slow) -> None:
+    """The next one reads for itself, until one is complete or forgotten."""
+    ahead = ReadAhead(copies=2)
+    one, two = ahead(state), ahead(state)
+    assert ahead(state) is state
+
+    assert len(whole(one)) == ROWS
+    three = ahead(state)
+    assert three is not state and ahead(state) is state
+
+    del two
+    gc.collect()
+    assert ahead(state) is not state
+    assert len(whole(one)) == len(whole(three)) == ROWS

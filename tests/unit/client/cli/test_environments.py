@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from tests.unit.client.cli.commands import Found, every_command
 from tests.unit.client.command import TIDINGS, WITHIN_S
-from tests.unit.server.test_output import unwritable
+from tests.unit.server.test_logs import unwritable
 from tidings.client.cli.main import main
 from tidings.server.running import Server
 
