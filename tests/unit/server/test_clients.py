@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import httpx
@@ -13,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from websockets.sync.client import connect
 
+from tests.compat.oplog.wire import until
 from tests.hosts import make_key
 from tidings.client import Operator
 from tidings.client.cli.main import main
@@ -22,12 +22,6 @@ from tidings.server.running import Server
 OPERATION = {"event": "update", "type": "video", "id": "x", "parents": ["user/1"]}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server() as running:
-        yield running
-
-
 @contextmanager
 def streamed(server: Server, headers: dict[str, str], query: str = "") -> Iterator[httpx.Response]:
     """Open an event stream, and read its head."""
@@ -35,13 +29,6 @@ def streamed(server: Server, headers: dict[str, str], query: str = "") -> Iterat
     with httpx.stream("GET", url, headers=headers, timeout=30) as stream:
         assert stream.status_code == 200
         yield stream
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from tests.hosts import make_key, raise_floor
+from tests.hosts import make_key
 from tests.unit.core.scene import NOW, Scene
 from tidings.client.cli.main import main
 from tidings.core import limits
@@ -32,17 +32,12 @@ from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteClaims, SqliteLog, SqliteStreams
 
+OPTIONS = ("--allow-origin", "https://page.example")
 JSON, TEXT = {"content-type": "application/json"}, {"content-type": "text/plain"}
 NDJSON = "application/x-ndjson"
 PATIENCE_S = 180.0
 KILLS, BETWEEN = 2, 20
 CLIENT = httpx.Client(timeout=PATIENCE_S)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server("--allow-origin", "https://page.example") as running:
-        yield running
 
 
 def url_of(server: Server, name: str) -> str:
@@ -95,30 +90,6 @@ def test_a_stream_is_an_object_of_its_feed(server: Server) -> None:
     assert gone.status_code == 204
     assert [each["event"] for each in log(server, "a/b")] == ["update", "update", "delete"]
     assert code(ask(server, "GET", "a%2Fb")) == (404, "unknown_stream")
-
-
-def test_an_event_id_is_an_offset(server: Server) -> None:
-    """P21.4: the digits of its seconds move to the end, so that offsets sort as text."""
-    tail = ask(server, "PUT", "ids", JSON, b"[1,2,3]").headers["stream-next-offset"]
-    offsets = [each["id"][8:] + each["id"][:8] for each in log(server, "ids")]
-
-    assert offsets == sorted(offsets) and offsets[-1] == tail
-    assert ask(server, "GET", f"ids?offset={offsets[0]}").json() == [2, 3]
-
-
-def test_bytes_are_kept_whatever_they_are(server: Server) -> None:
-    """P21.2, P21.3: a large body in several operations of one page."""
-    body = b"\xff\x00" * 100_000
-    kind = {"content-type": "image/png"}
-    ask(server, "PUT", "bytes", kind, body)
-    answer = ask(server, "GET", "bytes")
-
-    assert (answer.content, answer.headers["content-type"]) == (body, "image/png")
-    assert len({each["id"][8:18] for each in log(server, "bytes")}) == 1 < len(log(server, "bytes"))
-    assert code(ask(server, "POST", "bytes", kind, b"x" * (limits.REQUEST_BYTES_MAX + 1))) == (
-        413,
-        "too_large",
-    )
 
 
 def test_a_live_reader_hears_at_once(server: Server) -> None:
@@ -248,19 +219,6 @@ def test_a_method_that_a_stream_does_not_take(server: Server) -> None:
     assert code(answer) == (405, "wrong_method")
     assert answer.headers["allow"] == "DELETE, GET, HEAD, POST, PUT, OPTIONS"
     assert code(ask(server, "GET", "a/b")) == (404, "unknown_path")
-
-
-def test_what_lies_below_the_floor_is_gone() -> None:
-    """P21.5: a reader that has the messages reads on; one that needs them gets 410."""
-    with Server() as server:
-        first = ask(server, "PUT", "floor", TEXT, b"a").headers["stream-next-offset"]
-        second = ask(server, "POST", "floor", TEXT, b"b").headers["stream-next-offset"]
-        raise_floor(server, "main", int(second[:10], 16))
-
-        assert ask(server, "GET", f"floor?offset={first}").text == "b"
-        assert code(ask(server, "GET", "floor?offset=-1")) == (410, "offset_gone")
-        assert ask(server, "GET", "floor?offset=now").status_code == 200
-        assert ask(server, "POST", "floor", TEXT, b"c").status_code == 204
 
 
 def test_what_is_known_of_pages_goes_with_them(tmp_path: Path) -> None:

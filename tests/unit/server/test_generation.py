@@ -25,6 +25,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from tests.compat.oplog.wire import until
 from tests.conformance.listeners import SocketListener
 from tests.unit.server.test_crashes import FEED, Producer, hosted
 from tidings.client.cli.main import main
@@ -41,15 +42,6 @@ JSON = {"content-type": "application/json"}
 PATIENCE_S = 180.0
 KEPT, LOST, NEW = 3, 3, 8  # posts before the backup, after it, and after the restore
 CLIENT = httpx.Client(timeout=PATIENCE_S)
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    """Return what *holds* returns once it is true."""
-    end = time.monotonic() + PATIENCE_S
-    while not (found := holds()):
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)
-    return found
 
 
 @dataclass

@@ -30,12 +30,6 @@ WITHIN_S = 120.0  # the promise is 5 s; a busy machine needs more
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def operator(server: Server) -> Iterator[httpx.Client]:
     shown = {"authorization": f"Bearer {make_key(server, '--role', 'admin')}"}
     with httpx.Client(base_url=server.url, headers=shown) as client:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -16,12 +15,6 @@ from tidings.server.processes import Problem
 from tidings.server.running import Server
 
 SECRET = "a secret of the operator"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server() as running:
-        yield running
 
 
 def perform(server: Server, operation: str, **given: Any) -> tuple[int, Any]:

@@ -26,7 +26,6 @@ from tidings.core.settings.profiles import Profile
 from tidings.server import feed_options, processes
 from tidings.server.command import serve
 from tidings.server.feed_options import FeedOptions, apply_change, profile_change
-from tidings.server.processes import Problem
 from tidings.server.running import NotReady, Server
 from tidings.server.settings import Options, Settings, parse_options
 from tidings.server.sqlite.database import MIGRATIONS, CannotOpen, Database
@@ -362,32 +361,6 @@ def test_passwords_come_from_files(profiles: MemoryProfiles, tmp_path: Path) -> 
     profile = profiles.profile("main")
     assert Verifier(b"key").matches("the read one", profile.read_passwords)
     assert Verifier(b"key").matches("the ingest one", profile.ingest_passwords)
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (b"short", "must have 8 to 256 bytes, has 5"),
-        (b"one password\nanother one\n", "must not contain control characters"),
-        (b"\xff\xfe not a text", "the password must be UTF-8"),
-    ],
-)
-def test_a_file_that_holds_no_password(tmp_path: Path, content: bytes, sentence: str) -> None:
-    """The error names the file, and does not show its content."""
-    file = tmp_path / "password"
-    file.write_bytes(content)
-    with pytest.raises(Problem) as refused:
-        profile_change(FeedOptions(read_password_file=file))
-
-    assert sentence in str(refused.value) and str(file) in str(refused.value)
-    assert "another one" not in str(refused.value)
-
-
-def test_a_template_that_breaks_its_rule() -> None:
-    """The option is named."""
-    rule = r"^--object-url: may have only the placeholders \{\{type\}\} and \{\{id\}\}"
-    with pytest.raises(Problem, match=rule):
-        profile_change(FeedOptions({"object_url": "/{{ID}}"}))
 
 
 URL = "http://127.0.0.1:8042"

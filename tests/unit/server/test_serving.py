@@ -11,7 +11,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
@@ -28,14 +28,9 @@ from tidings.core.model.feeds import Retention
 from tidings.http.endpoints import status
 from tidings.server.running import NotReady, Server
 
+OPTIONS = ("--feeds", "main,other")
 OPERATION = {"event": "update", "type": "video", "id": "x32"}
 WITHIN_S = 180.0
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server("--feeds", "main,other") as running:
-        yield running
 
 
 def post(server: Server, headers: Mapping[str, str] = {}, path: str = "/") -> httpx.Response:
@@ -223,15 +218,6 @@ def test_9_8_a_browser_that_opens_the_root_gets_the_console(server: Server) -> N
     assert (alone.status_code, alone.headers["location"]) == (307, "console/")
 
 
-def test_a_body_that_is_too_large_is_refused(server: Server) -> None:
-    """413 with the rule, and nothing is written."""
-    head = httpx.get(f"{server.url}status").json()["head"]
-    answer = httpx.post(server.url, content=b"x" * (10 * 1024 * 1024 + 1))
-
-    assert (answer.status_code, answer.json()["error"]["field"]) == (413, "body")
-    assert httpx.get(f"{server.url}status").json()["head"] == head
-
-
 def test_half_a_body_is_none(server: Server) -> None:
     """A client that leaves within its body has posted nothing."""
     head = httpx.get(f"{server.url}status").json()["head"]
@@ -249,30 +235,6 @@ def test_a_second_server_on_the_data_is_refused(server: Server) -> None:
     with pytest.raises(NotReady, match=r"^tidings serve: .*another process serves this file$"):
         Server(data=server.data).start()
     assert post(server).status_code == 204
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--setting", "TIDINGS_NONE=1"], "--setting TIDINGS_NONE: unknown setting"),
-        (["--setting", "TIDINGS_FEEDS"], "--setting TIDINGS_FEEDS: must be NAME=VALUE"),
-        (["--feeds", "NO"], "feed"),
-        (["--tls-cert", __file__], "--tls-cert and --tls-key must be given together"),
-    ],
-)
-def test_what_is_wrong_is_said_in_one_sentence(arguments: list[str], sentence: str) -> None:
-    """Nothing is created before that."""
-    with pytest.raises(NotReady) as refused:
-        Server(*arguments).start()
-
-    assert sentence in str(refused.value)
-    assert "Traceback" not in str(refused.value)
-
-
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    """The error is one sentence with the reason of the operating system."""
-    with pytest.raises(NotReady, match=r"^tidings serve: --data \S+ cannot be written: File name"):
-        Server(data=tmp_path / ("x" * 300)).start()
 
 
 def test_streams_end_with_the_server(tmp_path: Path) -> None:
@@ -305,26 +267,6 @@ def test_8_10_websockets_end_with_the_server(tmp_path: Path) -> None:
             client.recv(WITHIN_S)
 
     assert closed.value.rcvd is not None and closed.value.rcvd.code == 1001
-
-
-def test_it_is_operated_while_it_runs_and_while_it_does_not(tmp_path: Path) -> None:
-    """Settings, keys and users, by the folder of its data."""
-    with Server(data=tmp_path) as running:
-        assert operate(running, "feed", "set", "--compat", "oplog").exit_code == 0
-        made = operate(running, "keys", "create", "--label", "ann", "--role", "read")
-        assert made.exit_code == 0, made.output
-        running.stop()
-        assert json.loads(operate(running, "feed", "show", "--json").stdout)["compat"] == "oplog"
-        assert "ann" in operate(running, "keys", "list").stdout
-        running.kill()
-
-
-def test_a_folder_without_a_feed_is_told(tmp_path: Path) -> None:
-    """The error names the missing file."""
-    done = CliRunner().invoke(main, ["feed", "show", "--data", str(tmp_path)])
-
-    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
-    assert "feed.db is missing" in done.stderr
 
 
 def test_a_unix_socket_is_served(tmp_path: Path) -> None:

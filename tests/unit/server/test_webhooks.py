@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from standardwebhooks.webhooks import Webhook as Receiver
 
+from tests.compat.oplog.wire import until
 from tests.contract.answering import Answer, ReceivedRequest, answering
 from tests.unit.core.hooks.hook_scene import NAME, hooked
 from tests.unit.core.scene import FEED
@@ -27,14 +28,8 @@ from tidings.core.model.filters import EVERYTHING
 from tidings.server import wakeups
 from tidings.server.running import Server
 
-ALLOWED = ("--setting", "TIDINGS_HOOKS_PRIVATE=true")
+OPTIONS = ("--setting", "TIDINGS_HOOKS_PRIVATE=true")
 PATIENCE_S = 180.0
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server(*ALLOWED) as running:
-        yield running
 
 
 def run(server: Server, *command: str) -> str:
@@ -54,13 +49,6 @@ def post(server: Server, *names: str, kind: str = "video") -> list[str]:
     prefer = {"prefer": "return=representation"}
     ids: list[str] = httpx.post(server.url, json=operations, headers=prefer).json()["ids"]
     return ids
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def verified(asked: ReceivedRequest, secret: str) -> str:
@@ -91,37 +79,6 @@ def test_what_fails_is_told_again_when_its_operator_says_that_it_is_mended(serve
         until(lambda: shown(server, "moody")["state"] == "idle")
 
     assert [verified(each, secret) for each in it.asked] == [ids[0], ids[0], ids[1]]
-
-
-def test_one_that_is_gone_is_paused_until_it_is_resumed(server: Server) -> None:
-    """A 410 pauses it; an operator resumes it, and no event is missing."""
-    with answering(Answer(410), Answer(200)) as it:
-        secret = create(server, it.url, "gone", "--types", "gone-type")
-        (first,) = post(server, "a", kind="gone-type")
-        until(lambda: shown(server, "gone")["state"] == "paused")
-        (second,) = post(server, "b", kind="gone-type")
-        assert len(it.asked) == 1
-        run(server, "consumers", "resume", "gone", "--why", "it is back")
-        until(lambda: len(it.asked) == 3)
-
-    assert [verified(each, secret) for each in it.asked[1:]] == [first, second]
-
-
-def test_what_is_parked_is_listed_retried_and_dropped(server: Server) -> None:
-    """The commands of consumers do this, as the webhook is one."""
-    with answering(Answer(400)) as it:
-        create(server, it.url, "picky", "--types", "picky-type", "--attempts", "1")
-        ids = post(server, "a", "b", kind="picky-type")
-        until(lambda: shown(server, "picky")["parked"] == 2)
-        output = run(server, "consumers", "show", "picky")
-        assert all(each in output for each in ids) and "status 400" in output
-        it.script = [Answer(200)]
-        asked = len(it.asked)
-        run(server, "consumers", "retry", "picky", ids[0], "--why", "mended")
-        run(server, "consumers", "drop", "picky", ids[1], "--why", "not needed")
-        until(lambda: shown(server, "picky")["parked"] == 0)
-
-    assert len(it.asked) == asked + 1
 
 
 def test_a_secret_is_replaced_and_a_webhook_deleted(server: Server) -> None:
@@ -164,7 +121,7 @@ def test_a_kill_loses_nothing(server: Server) -> None:
 
 def test_it_stops_in_time_and_calls_no_private_address_unless_allowed() -> None:
     """An endpoint hangs; a server that may not call private addresses sends it nothing."""
-    with Server(*ALLOWED) as server, answering(Answer(200)) as it:
+    with Server(*OPTIONS) as server, answering(Answer(200)) as it:
         create(server, it.url, "hangs")
         came, answer = threading.Event(), it.next_answer
 
@@ -243,54 +200,6 @@ def test_a_webhook_without_work_rests() -> None:
             assert len(runs) == count
             runs.clear()
         runner.stop()
-
-
-def test_an_existing_name_is_not_overwritten(server: Server) -> None:
-    """Neither a webhook nor a consumer; --update changes the given fields and keeps the others."""
-    with answering(Answer(200)) as it:
-        create(server, it.url, "held", "--types", "held-type", "--attempts", "3")
-        refused = CliRunner().invoke(
-            main, ["hooks", "create", it.url, "--name", "held", "--url", server.url]
-        )
-        assert refused.exit_code == 1
-        assert refused.stderr == "Error: held exists already; use --update to change it\n"
-        run(
-            server, "hooks", "create", f"{it.url}/b", "--name", "held", "--update", "--parents", "p"
-        )
-
-    hook = shown(server, "held")
-    assert (hook["url"], hook["attempts"]) == (f"{it.url}/b", 3)
-    assert (hook["types"], hook["parents"]) == (["held-type"], ["p"])
-    run(server, "hooks", "create", it.url, "--name", "held", "--update", "--types", "")
-    assert "types" not in shown(server, "held") and shown(server, "held")["parents"] == ["p"]
-
-
-def test_a_consumer_is_not_overwritten(server: Server) -> None:
-    """The command is refused; --update changes only the filters that it names."""
-    run(server, "consumers", "create", "kept", "--types", "a,b", "--ids", "x*")
-    refused = CliRunner().invoke(main, ["consumers", "create", "kept", "--url", server.url])
-    assert refused.exit_code == 1
-    assert refused.stderr == "Error: kept exists already; use --update to change it\n"
-
-    words = ("consumers", "create", "kept", "--update", "--types", "c", "--json")
-    changed = json.loads(run(server, *words))
-    assert (changed["types"], changed["ids"]) == (["c"], ["x*"])
-    run(server, "consumers", "create", "fresh", "--update", "--types", "c")
-    assert json.loads(run(server, "consumers", "show", "fresh", "--json"))["types"] == ["c"]
-
-
-def test_a_webhook_that_is_never_called_is_reported() -> None:
-    """The server stores it, because the setting may change, and the command warns."""
-    with Server() as refusing:
-        words = ["--name", "h", "--url", refusing.url]
-        made = CliRunner().invoke(main, ["hooks", "create", "http://127.0.0.1:9/", *words])
-        assert made.exit_code == 0
-        assert made.stderr.startswith("Warning: this server does not call the address")
-        assert "TIDINGS_HOOKS_PRIVATE=true" in made.stderr
-
-        words = ["--name", "i", "--url", refusing.url]
-        made = CliRunner().invoke(main, ["hooks", "create", "https://a.example/", *words])
-        assert (made.exit_code, made.stderr) == (0, "")
 
 
 def test_19_8_attempts_are_shown(server: Server) -> None:

@@ -57,37 +57,6 @@ def _video(number: int) -> dict[str, object]:
     return {"event": "insert", "type": "video", "id": f"x{number}", "parents": ["channel/7"]}
 
 
-def test_help_imports_no_transport() -> None:
-    """`tidings --help` and completion stay fast: they import only the modules they need."""
-    code = (
-        "import sys; from tidings.client.cli.main import main\n"
-        "try: main(['--help'])\nexcept SystemExit: pass\n"
-        "print([m for m in ('httpx','websockets','rich','boto3','asyncio') if m in sys.modules])"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert shown.stdout.splitlines()[-1] == "[]"
-
-
-@pytest.mark.parametrize("arguments", [[], ["--port", "1", "what"]])
-def test_a_missing_extra(arguments: Sequence[str]) -> None:
-    """`tidings serve` without its packages: one sentence says what to install; exit code 1."""
-    code = (
-        "import sys; from tidings.client.cli import main as cli\n"
-        f"cli.PACKAGES['serve'] = ('no_such_package',); cli.main(['serve', *{arguments!r}])"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-
-    assert found.returncode == 1
-    assert found.stdout == ""
-    assert found.stderr == (
-        "Error: `tidings serve` needs no_such_package, not installed here;"
-        " install the extra in a checkout of Tidings: pip install '.[serve]'\n"
-    )
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell: str) -> None:
     """Each shell gets a script that asks `tidings` back."""
