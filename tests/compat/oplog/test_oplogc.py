@@ -207,7 +207,7 @@ def _id(line: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Guarded by passwords, as an old server was by `-password` and `-ingest-password`."""
     folder = tmp_path_factory.mktemp("passwords")
     (folder / "read").write_text(PASSWORD)
@@ -218,14 +218,14 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @every_client
-def test_O74_a_copy_then_operations(client: str, host: Server, tmp_path: Path) -> None:
+def test_O74_a_copy_then_operations(client: str, guarded: Server, tmp_path: Path) -> None:
     """`** reset`, rows, `** live`, operations; the file holds the last acknowledged id."""
     state = tmp_path / "seen"
     options = ("--state-file", str(state), "--allow-replication", "--password", PASSWORD)
-    _post(host, "insert", f"{client} 1", f"{client} 2")
-    with _tail(client, host, *options) as tail:
+    _post(guarded, "insert", f"{client} 1", f"{client} 2")
+    with _tail(client, guarded, *options) as tail:
         copied = tail.until("** live")
-        _post(host, "update", f"{client} 3")
+        _post(guarded, "update", f"{client} 3")
         after = tail.until(f"video/{client} 3")
         _saves(state, _id(after[-1]))
 
@@ -236,17 +236,17 @@ def test_O74_a_copy_then_operations(client: str, host: Server, tmp_path: Path) -
 
 
 @every_client
-def test_O75_killed_and_started_again(client: str, host: Server, tmp_path: Path) -> None:
+def test_O75_killed_and_started_again(client: str, guarded: Server, tmp_path: Path) -> None:
     """Changes during the outage arrive, in order, and no second reset."""
     state = tmp_path / "seen"
     options = ("--state-file", str(state), "--allow-replication", "--password", PASSWORD)
-    with _tail(client, host, *options) as tail:
+    with _tail(client, guarded, *options) as tail:
         _saves(state, _id(tail.until("** live")[-1]))
         tail.kill()
     names = [f"{client} after {number}" for number in range(3)]
     for name in names:
-        _post(host, "insert", name)
-    with _tail(client, host, *options) as tail:
+        _post(guarded, "insert", name)
+    with _tail(client, guarded, *options) as tail:
         found = tail.until(names[-1])
 
     assert not any("** reset" in line for line in found)
@@ -255,9 +255,9 @@ def test_O75_killed_and_started_again(client: str, host: Server, tmp_path: Path)
 
 @every_client
 @pytest.mark.parametrize("given", [[], ["--password", "wrong"], ["--password", OTHER]])
-def test_O76_a_wrong_password(client: str, given: list[str], host: Server) -> None:
+def test_O76_a_wrong_password(client: str, given: list[str], guarded: Server) -> None:
     """None, a wrong one, or the one for posting: the client ends and says why."""
-    command = [*CLIENTS[client], *given, host.url]
+    command = [*CLIENTS[client], *given, guarded.url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
 
     assert done.returncode == 1
@@ -266,55 +266,55 @@ def test_O76_a_wrong_password(client: str, given: list[str], host: Server) -> No
 
 
 @every_client
-def test_O77_a_state_file_of_the_old_server(client: str, host: Server, tmp_path: Path) -> None:
+def test_O77_a_state_file_of_the_old_server(client: str, guarded: Server, tmp_path: Path) -> None:
     """An ObjectId is taken for its time: the objects changed since, `live`, then operations."""
     state = tmp_path / "seen"
     state.write_text(OLD_SERVER.lower())
-    _post(host, "insert", f"{client} old")
-    with _tail(client, host, "--state-file", str(state), "--password", PASSWORD) as tail:
+    _post(guarded, "insert", f"{client} old")
+    with _tail(client, guarded, "--state-file", str(state), "--password", PASSWORD) as tail:
         copied = tail.until("** live")
-        _post(host, "insert", f"{client} new")
+        _post(guarded, "insert", f"{client} new")
         tail.until(f"video/{client} new")
 
     assert any(f"video/{client} old" in line for line in copied)
 
 
 @every_client
-def test_O78_a_restart_of_the_server(client: str, host: Server, tmp_path: Path) -> None:
+def test_O78_a_restart_of_the_server(client: str, guarded: Server, tmp_path: Path) -> None:
     """Killed and started under a connected client: it comes back by itself and misses nothing."""
     state = tmp_path / "seen"
     options = ("--state-file", str(state), "--allow-replication", "--password", PASSWORD)
-    with _tail(client, host, *options) as tail:
+    with _tail(client, guarded, *options) as tail:
         tail.until("** live")
-        _post(host, "insert", f"{client} before")
+        _post(guarded, "insert", f"{client} before")
         tail.until(f"video/{client} before")
-        host.kill()
-        host.start()
+        guarded.kill()
+        guarded.start()
         names = [f"{client} after {number}" for number in range(3)]
         for name in names:
-            _post(host, "insert", name)
+            _post(guarded, "insert", name)
         found = [*tail.until(names[-1]), *tail.rest()]
 
     assert not any("** reset" in line for line in found)
     assert [name for line in found for name in names if f"video/{name}" in line] == names
 
 
-def test_O74_without_a_state_file_there_is_no_copy(host: Server) -> None:
+def test_O74_without_a_state_file_there_is_no_copy(guarded: Server) -> None:
     """The option `--allow-replication` alone is ignored, which oplog-tail does, too."""
-    _post(host, "insert", "ignored")
-    with _tail("tail", host, "--allow-replication", "--password", PASSWORD) as tail:
+    _post(guarded, "insert", "ignored")
+    with _tail("tail", guarded, "--allow-replication", "--password", PASSWORD) as tail:
         assert tail.rest() == []
 
 
 @pytest.mark.parametrize("client", ["tail", "tail --transport sse"])
-def test_what_leaves_a_filter_is_told_to_who_asks(client: str, host: Server) -> None:
+def test_what_leaves_a_filter_is_told_to_who_asks(client: str, guarded: Server) -> None:
     """`--leave`: an object moved elsewhere is announced once more, as `leave`."""
     inside, outside = f"{client} in", f"{client} out"
-    _post(host, "update", client, parents=[inside])
+    _post(guarded, "update", client, parents=[inside])
     options = ("--from", "0", "--parents", inside, "--leave", "--password", PASSWORD)
-    with _tail(client, host, *options) as tail:
+    with _tail(client, guarded, *options) as tail:
         tail.until("** live")
-        _post(host, "update", client, parents=[outside])
+        _post(guarded, "update", client, parents=[outside])
         found = tail.until(f"[{outside}]")
 
     assert re.search(rf"leave +video/{client} ", found[-1])

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.agent.processes import Agent
-from tests.unit.agent.target import Running, Target, running
+from tests.unit.agent.processes import Agent, Running, Target, running
 
 
 @pytest.fixture

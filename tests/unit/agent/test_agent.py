@@ -25,8 +25,7 @@ from click.testing import CliRunner
 
 from tests.e2e import consumers
 from tests.e2e.consumers import BEFORE_THE_FIRST
-from tests.unit.agent.processes import Agent, operation
-from tests.unit.agent.target import Answer, Request, Running, Target, running
+from tests.unit.agent.processes import Agent, Answer, Request, Running, Target, operation, running
 from tidings.agent import command
 from tidings.agent.queue import NAME
 from tidings.server.running import Server
@@ -402,24 +401,6 @@ def _status_of(folder: Path, address: str) -> str:
     done = CliRunner().invoke(command.agent, options)
     assert done.exit_code == 1
     return done.stderr
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--url", "ftp://h"],
-        ["--url", "http://h", "--feed", "A B"],
-        ["--url", "http://h", "--listen", "h:p"],
-        ["--url", "http://h", "--max-queued-events", "0"],
-        [],
-    ],
-)
-def test_wrong_usage(options: list[str]) -> None:
-    """The exit code is 2, before the agent accepts anything."""
-    done = CliRunner().invoke(command.agent, options)
-
-    assert done.exit_code == 2
-    assert "Error: " in done.stderr
 
 
 @pytest.mark.parametrize(

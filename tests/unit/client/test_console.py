@@ -13,8 +13,7 @@ import pytest
 from websockets.sync.client import ClientConnection
 
 from tests.unit.client import chromium
-from tests.unit.client.fake_feed import CONSOLE, Running
-from tests.unit.client.fake_log import event_id
+from tests.unit.client.fake_feed import CONSOLE, Running, event_id
 
 pytestmark = pytest.mark.browser
 

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compat.oplog.wire import until
-from tests.unit.client.fake_feed import Running
-from tests.unit.client.fake_log import event_id
+from tests.unit.client.fake_feed import Running, event_id
 from tidings.client import AccessDenied, Consumer, Delivery, Refused, WrongState, WrongUrl
 from tidings.client.consumer import Group, InFlight
 from tidings.client.reconnect import Transport

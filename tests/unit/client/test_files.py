@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.client.command import tidings
-from tests.unit.client.fake_feed import Running
-from tests.unit.client.fake_log import event_id
+from tests.unit.client.fake_feed import Running, event_id
 from tidings.agent import queue, sender
 from tidings.client.cli.main import main
 from tidings.client.errors import NoPassword, WrongState
@@ -176,16 +175,6 @@ def test_where_a_command_takes_it_from(server: Running, tmp_path: Path) -> None:
     assert _post(server, "--password", "typed", variable="from variable") == ":typed"
 
 
-@pytest.mark.parametrize("command", [["post", "insert", "a", "b"], ["tail", "--count", "1"]])
-def test_two_passwords_are_one_too_many(command: list[str]) -> None:
-    """Exit code 2; a file that is not there: exit code 1."""
-    both = _run(*command, "--password", "typed", "--password-file", "/none")
-    missing = _run(*command, "--password-file", "/none")
-
-    assert (both.returncode, missing.returncode) == (2, 1)
-    assert "cannot read /none: No such file or directory" in missing.stderr
-
-
 @pytest.mark.parametrize("transport", ["ws", "sse"])
 def test_tail_sends_it(server: Running, transport: str) -> None:
     """HTTP Basic on Server-Sent Events, a field of the subscription on a WebSocket."""
@@ -199,15 +188,6 @@ def test_tail_sends_it(server: Running, transport: str) -> None:
     else:
         assert server.feed.requests[0]["authorization"] == "Basic OmdlaGVpbQ=="
         assert "geheim" not in server.feed.requests[0]["path"]
-
-
-def test_no_password_in_an_address() -> None:
-    """An address is logged by everything it passes; the refusal does not repeat it."""
-    done = _run("tail", "http://:geheim@127.0.0.1:1/")
-
-    assert done.returncode == 2
-    assert "an address must not contain a user or password" in done.stderr
-    assert "geheim" not in done.stderr
 
 
 @pytest.fixture(autouse=True)

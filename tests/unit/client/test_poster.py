@@ -13,8 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.compat.oplog.wire import until
-from tests.unit.client.fake_feed import Running
-from tests.unit.client.fake_log import event_id
+from tests.unit.client.fake_feed import Running, event_id
 from tidings.client.cli import render
 from tidings.client.cli.main import main
 from tidings.client.errors import Lost, Refused

@@ -7,8 +7,7 @@ from itertools import islice
 
 import pytest
 
-from tests.unit.client.fake_feed import Running
-from tests.unit.client.fake_log import event_id
+from tests.unit.client.fake_feed import Running, event_id
 from tidings.client import reconnect
 from tidings.client.errors import AccessDenied, Ended, Lost, Refused, WrongUrl
 from tidings.client.events import Event, Moved, from_text

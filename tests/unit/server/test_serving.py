@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import time
@@ -117,18 +116,6 @@ def test_an_open_feed_is_not_served_to_the_network() -> None:
         assert done.exit_code == 0, done.output
         headers = basic(json.loads(done.stdout)["password"])
         assert post(running, headers=headers).status_code == 204
-
-
-def test_metrics_are_those_of_a_stage(server: Server) -> None:
-    """They are in the text format of Prometheus."""
-    post(server, path="/feeds/other/ops")
-    answer = httpx.get(f"{server.url}metrics")
-
-    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    lines = answer.text.splitlines()
-    assert "# HELP tidings_operations_ingested_total Operations acknowledged to producers." in lines
-    assert "# TYPE tidings_operations_ingested_total counter" in lines
-    assert 'tidings_log_head{feed="other"} 1' in lines
 
 
 def test_a_metric_that_is_measured_is_a_gauge_with_its_labels() -> None:
@@ -280,18 +267,6 @@ def test_a_unix_socket_is_served(tmp_path: Path) -> None:
             assert client.post("http://localhost/", json=OPERATION).status_code == 204
         with pytest.raises(NotReady, match="another process listens at"):
             Server("--unix-socket", str(at)).start()
-
-
-def test_tls_is_served(tmp_path: Path) -> None:
-    """The server uses the given certificate."""
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
-    made += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)]
-    subprocess.run(made, check=True, capture_output=True)
-    with Server("--tls-cert", str(cert), "--tls-key", str(key)) as running:
-        trusted = ssl.create_default_context(cafile=cert)
-        url = f"https://localhost:{running.port}/"
-        assert httpx.post(url, json=OPERATION, verify=trusted).status_code == 204
 
 
 def test_it_starts_without_aws() -> None:

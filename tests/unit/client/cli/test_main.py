@@ -28,8 +28,7 @@ from rich.table import Table
 from tests.compat.oplog.wire import until
 from tests.contract.answering import Answer, Answering, answering
 from tests.unit.client.command import TIDINGS, WITHIN_S, tidings
-from tests.unit.client.fake_feed import Running
-from tests.unit.client.fake_log import event_id
+from tests.unit.client.fake_feed import Running, event_id
 from tidings.client.cli import render
 from tidings.client.cli.main import main
 from tidings.client.events import Event
