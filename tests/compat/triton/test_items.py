@@ -1,4 +1,4 @@
-"""Publishing items and registering: who receives what, and the words of every refusal."""
+"""Publishing items, their receivers, registering, and the words of every refusal."""
 
 from __future__ import annotations
 

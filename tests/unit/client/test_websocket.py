@@ -1,4 +1,4 @@
-"""What a client says, hears and reads on a WebSocket and on an event stream."""
+"""The messages of a client on a WebSocket and on an event stream."""
 
 from __future__ import annotations
 

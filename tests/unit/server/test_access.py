@@ -1,4 +1,4 @@
-"""Rules 10.3 and 23: which credentials open and close feeds, and who may create and delete them."""
+"""Rules 10.3 and 23: credentials open and close feeds, and permit to create and delete them."""
 
 from __future__ import annotations
 
