@@ -185,10 +185,10 @@ def stored_options(
         if at.url and "url" in given:
             if "by" in others and is_given("by"):
                 raise click.UsageError("--by is not for --url: the creator is the password's key")
-            if over_http and given["host"]:
+            if over_http and given.get("host"):
                 raise click.UsageError("--host is not for --url: the host's settings have no route")
             feed, password = at.feed(given["feed"]), options.password_of(given, at)
-            host = {"host_": True} if given["host"] else {}
+            host = {"host_": True} if given.get("host") else {}
             return {"feed": Access(at.url, feed, password, given["timeout_s"]), **host}
         found: Stored | InFolder
         with one_sentence_errors():
