@@ -68,10 +68,9 @@ class ReaderAccess:
         """
         guard = self.gate.guard
         guard.check_held(self.feed, self.admission, self.since_ms, self.gate.quota.runtime.clock())
-        version = guard.version(self.feed)
-        if version != self.version and not self.admission.may_end:
+        if not self.admission.may_end and (version := guard.version(self.feed)) != self.version:
             READ.admit(guard, self.feed, self.given)
-        self.version = version
+            self.version = version
 
     def take_slot(self) -> None:
         """Count the reader as an open stream of its key.
