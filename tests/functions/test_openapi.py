@@ -255,7 +255,7 @@ def test_servers_have_the_address_of_the_request(
 
 RECORDED = Path(__file__).parent / "schemas.txt"
 SECRET = ("digest", "hash", "password", "secret", "token")
-# Each is sent once, to the client that creates it, or is no secret.
+# Each is sent once, to the client that creates it, or is public.
 SENT = {
     ("Webhook", "secret"),
     ("Webhook", "secrets"),  # their number

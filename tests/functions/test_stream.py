@@ -1,4 +1,4 @@
-"""stream: the ASGI app with Lambda response streaming, its clients, and what it reads for keys."""
+"""stream: the ASGI app with Lambda response streaming, its clients, and its reads for keys."""
 
 from __future__ import annotations
 
@@ -397,7 +397,7 @@ def totals() -> Totals:
 
 @pytest.mark.parametrize("accept", ["text/event-stream", "application/x-ndjson"])
 def test_the_deployed_app_counts(cloud: Cloud, accept: str) -> None:
-    """Reset, an insert and live are three events; heartbeats and marks in data are none."""
+    """Reset, an insert and live are three events; heartbeats and marks in data do not count."""
     operation = {"event": "insert", "type": "a", "id": "1", "data": {"}\n\nevent: ": "}\n"}}
     ingest(event("http_post", body=json.dumps(operation)), None)
     read("/", headers={"accept": accept, "last-event-id": "0"}, until="live")

@@ -135,7 +135,7 @@ def status(feed: str | None = None) -> tuple[int, dict[str, Any]]:
     ],
 )
 def test_only_operations_that_are_wrong_are_errors(cloud: Cloud, changes: dict[str, Any]) -> None:
-    """As in oplog: not a wrong type, and not an unknown feed."""
+    """A wrong type and an unknown feed do not count as errors, the same as in oplog."""
     assert ingest(event("http_post", **changes), None)["statusCode"] >= 400
     assert status()[1]["events_error"] == 0
 

@@ -1,4 +1,4 @@
-"""Layers, archives of jobs and the lock: what is deployed is complete, and nothing more."""
+"""Layers, archives of jobs and the lock are complete when deployed, with nothing else in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger of a load, its schedule, and what it would find."""
+"""The ledger of a load, its schedule, and the faults that it finds."""
 
 from __future__ import annotations
 

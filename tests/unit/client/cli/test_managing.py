@@ -217,7 +217,7 @@ def test_D38_a_chained_feed_is_shown(feed: Answering) -> None:
 def test_D24_D35_an_action_is_sent(
     feed: Answering, words: str, said: str, path: str, body: object
 ) -> None:
-    """Of a password only the first line, which is not shown."""
+    """Only the first line of a password is used, and it is not shown."""
     done = run(feed, f"relays {words}", Answer(200, CHAINED | {"password": "set"}), said=said)
     shown = "main: password set\n" if said else "main is running at page 1,234\n"
     assert (done.exit_code, done.output) == (0, shown)
