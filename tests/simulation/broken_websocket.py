@@ -150,11 +150,11 @@ class ClingingPusher(Pusher):
     """A lane releases a connection and continues to send to it."""
 
     def _move(self, feed: str, change: Change, checkpoint: int) -> None:
-        kept, self.subscriptions = self.subscriptions, _Clinging()  # type: ignore[assignment]
+        kept, self.lane.subscriptions = self.lane.subscriptions, _Clinging()  # type: ignore[assignment]
         try:
             super()._move(feed, change, checkpoint)
         finally:
-            self.subscriptions = kept
+            self.lane.subscriptions = kept
 
 
 class _Clinging:

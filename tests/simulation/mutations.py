@@ -146,13 +146,13 @@ class TrustingPusher(Pusher):
         asked = replace(connection, filter=change.filter, since=change.since)
         if self._send_missed(asked, checkpoint):
             subscription = Subscription(connection.id, change.filter, max(change.since, checkpoint))
-            self.subscriptions.add(feed, subscription)
+            self.lane.subscriptions.add(feed, subscription)
             live = connection.with_fields(state=State.LIVE)
             if not self.delivery.connections.update(connection, live):
-                self.subscriptions.remove(feed, subscription)
+                self.lane.subscriptions.remove(feed, subscription)
 
     def _leave(self, feed: str, change: Change) -> None:
-        self.subscriptions.remove(
+        self.lane.subscriptions.remove(
             feed, Subscription(change.connection_id, change.filter, change.since)
         )
         super()._leave(feed, change)

@@ -242,14 +242,14 @@ class Assembly:
 
     @cached_property
     def guard(self) -> Guard:
-        from tidings.core.auth.guard import FailedAttemptLimiter, Guard
+        from tidings.core.auth.guard import FailedAttemptLimiter, Guard, PasswordCheck
         from tidings.core.auth.passwords import Verifier
 
+        failures = FailedAttemptLimiter(self.aging, limits.MISSES_MAX)
         return Guard(
             profiles=self.profiles,
-            verifier=Verifier(self._new_key(KEY_BYTES)),
+            passwords=PasswordCheck(Verifier(self._new_key(KEY_BYTES)), failures),
             open=self.settings.open and self.settings.issuer is None,
-            failures=FailedAttemptLimiter(self.aging, limits.MISSES_MAX),
             bearers=(_LazyKeys(lambda: self.key_ring), *self.tokens),
             target=self.target,
             feed_names=self.directory,
@@ -515,20 +515,21 @@ class Assembly:
         return self.trace(self._pusher(lane))
 
     def _pusher(self, lane: int) -> Pusher:
-        from tidings.core.websocket.push import Pusher
+        from tidings.core.websocket.push import Lane, Pusher
 
         return Pusher(
-            lanes=self.lanes,
-            subscriptions=self.stores.subscriptions,
+            lane=Lane(
+                lanes=self.lanes,
+                subscriptions=self.stores.subscriptions,
+                followers=self.stores.followers,
+                number=lane,
+                few=self.few_subscriptions,
+            ),
             delivery=self.delivery,
             reader=self.reader,
-            spread=self.runtime.spread,
             removed_parents_reader=self.removed_parents_reader,
             profiles=self.profiles,
-            followers=self.stores.followers,
             chained=self.copies,
-            lane=lane,
-            few=self.few_subscriptions,
         )
 
     @cached_property

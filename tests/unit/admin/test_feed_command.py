@@ -17,7 +17,7 @@ from tidings.admin import feed_command
 from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.client.cli.main import main
-from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Role
+from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, PasswordCheck, Role
 from tidings.core.auth.keys import KeyStore, PresentedKey, parse
 from tidings.core.auth.passwords import Verifier
 from tidings.core.errors import WrongPassword
@@ -62,9 +62,8 @@ def allows(profiles: ProfileStore, role: Role, password: str, of: str = "main") 
     try:
         Guard(
             profiles=profiles,
-            verifier=Verifier(b"key"),
+            passwords=PasswordCheck(Verifier(b"key"), FailedAttemptLimiter(lambda: 0, 50)),
             open=False,
-            failures=FailedAttemptLimiter(lambda: 0, 50),
             feed_names=EVERY_FEED,
         ).check(of, role, Credential(password))
     except WrongPassword:

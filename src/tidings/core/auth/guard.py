@@ -34,7 +34,7 @@ from tidings.core.settings.profiles import endings_at, must_disconnect
 from tidings.core.settings.values import FOR_GOOD, Admission
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tidings.core.auth.passwords import Verifier
     from tidings.core.effects import Clock
@@ -207,20 +207,42 @@ class FailedAttemptLimiter:
         self._counted.setdefault(window, []).append(None)
 
 
+@dataclass(frozen=True, slots=True)
+class PasswordCheck:
+    """The check of passwords by *verifier*; *failures* counts the wrong ones."""
+
+    verifier: Verifier
+    failures: FailedAttemptLimiter
+
+    def opened(self, scope: str, secret: str, stored: Mapping[Role, Sequence[str]]) -> set[Role]:
+        """Return the roles with a hash in *stored* that *secret* matches.
+
+        A password that matches no hash counts as a failed attempt on *scope*.
+
+        Raises:
+            TooManyRequests: there were too many failed attempts, and *secret* was not verified yet.
+        """
+        if not any(self.verifier.remembers(secret, each) for each in stored.values()):
+            self.failures.check(scope)
+        opened = {role for role, each in stored.items() if self.verifier.matches(secret, each)}
+        if not opened:
+            self.failures.add(scope)
+        return opened
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
     """The access check of all feeds.
 
     If *open* is True, every caller is admitted to a feed that has no credential. *bearers* are
     tried first, in order, so a caller that presents a key has only the rights of the key, even on
-    an open feed. *failures* counts wrong passwords. Error messages suggest commands to the
-    operator; *target* is the option of these commands that names this host.
+    an open feed. Error messages suggest commands to the operator; *target* is the option of these
+    commands that names this host.
     """
 
     profiles: ProfileStore
-    verifier: Verifier
+    passwords: PasswordCheck
     open: bool
-    failures: FailedAttemptLimiter
     feed_names: FeedNames
     bearers: Sequence[Bearers] = ()
     target: str = "--stage STAGE"
@@ -284,15 +306,10 @@ class Guard:
     def _password_rights(self, feed: str, given: Credential | None) -> list[Role]:
         if self.open and not self.is_protected(feed):
             return [*Role]
-        scope = self.scope(feed)
         stored = {role: self._passwords(feed, role) for role in PASSWORD_ROLES}
         if given is None or given.bearer or not any(stored.values()):
             return []
-        if not any(self.verifier.remembers(given.secret, each) for each in stored.values()):
-            self.failures.check(scope)
-        opened = {role for role in stored if self.verifier.matches(given.secret, stored[role])}
-        if not opened:
-            self.failures.add(scope)
+        opened = self.passwords.opened(self.scope(feed), given.secret, stored)
         return [role for role in Role if password_role(role) in opened]
 
     def knows(self, given: Credential | None) -> bool:
@@ -309,7 +326,7 @@ class Guard:
         if given.bearer:
             return False
         stored = self._passwords(feed, role)
-        return bool(stored) and not self.verifier.remembers(given.secret, stored)
+        return bool(stored) and not self.passwords.verifier.remembers(given.secret, stored)
 
     def _kind(self, given: Credential | None) -> Bearers | None:
         if given is None:
@@ -333,12 +350,7 @@ class Guard:
         if given is None or given.bearer:
             rule = f"must be the {name} password of the feed (HTTP Basic, any user name) or a key"
             raise WrongPassword(rule, field="password")
-        if self.verifier.remembers(given.secret, stored):
-            return
-        scope = self.scope(feed)
-        self.failures.check(scope)
-        if not self.verifier.matches(given.secret, stored):
-            self.failures.add(scope)
+        if not self.passwords.opened(self.scope(feed), given.secret, {role: stored}):
             raise WrongPassword(f"is not a {name} password of the feed", field="password")
 
     def is_protected(self, feed: str) -> bool:

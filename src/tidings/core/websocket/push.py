@@ -122,27 +122,42 @@ class _Known:
 
 
 @dataclass(slots=True, kw_only=True)
-class Pusher:
+class Lane:
+    """The stores of the lane *number*; *lanes* has the inboxes of all lanes.
+
+    Up to *few* subscriptions of a feed are read at once, and never fewer than on a stage.
+    """
+
     lanes: Lanes
     subscriptions: SubscriptionStore
+    followers: FollowerStore
+    number: int = 0
+    few: int = 0
+
+    def storage_key(self, feed: str) -> str:
+        """Return the name under which stores keep the data of this lane."""
+        return storage_key(feed, self.number)
+
+
+@dataclass(slots=True, kw_only=True)
+class Pusher:
+    """The handler of *lane*. The logs of feeds in *chained* may skip pages."""
+
+    lane: Lane
     delivery: Delivery
     reader: Reader
-    spread: Spread
     removed_parents_reader: RemovedParentsReader
     profiles: ProfileStore
-    followers: FollowerStore
     chained: Collection[str] = ()
     _known: dict[str, _Known] = field(default_factory=Newest)
-    lane: int = 0
-    few: int = 0  # if larger than `limits.FEW_SUBSCRIPTIONS`, this is used instead
 
     @property
     def name(self) -> str:
-        return follower_of(self.lane)
+        return follower_of(self.lane.number)
 
-    def _storage_key(self, feed: str) -> str:
-        """Return the name under which stores keep the data of this lane."""
-        return storage_key(feed, self.lane)
+    @property
+    def spread(self) -> Spread:
+        return self.delivery.runtime.spread
 
     def begin(self, lease: Lease) -> int:
         """Return the page to resume after.
@@ -152,7 +167,10 @@ class Pusher:
         feed, checkpoint, known = lease.feed, lease.checkpoint, self._of(lease.feed)
         known.stale = known.stale or lease.fence != known.fence + 1
         known.fence = lease.fence
-        if not self.lane or self.subscriptions.all_if_at_most(self._storage_key(feed), 0) is None:
+        if (
+            not self.lane.number
+            or self.lane.subscriptions.all_if_at_most(self.lane.storage_key(feed), 0) is None
+        ):
             return checkpoint
         return max(checkpoint, self.reader.checkpoints.checkpoints(feed).get(PUSH, 0))
 
@@ -173,7 +191,7 @@ class Pusher:
         """
         misplaced = self._note_misplaced(feed)
         waiting: dict[str, list[Change]] = {}
-        for change in self.lanes.inbox.list(self._storage_key(feed)):
+        for change in self.lane.lanes.inbox.list(self.lane.storage_key(feed)):
             if not (change.joins and self._is_early(feed, change, checkpoint)):
                 waiting.setdefault(change.connection_id, []).append(change)
 
@@ -194,22 +212,22 @@ class Pusher:
             self._join(feed, change, checkpoint)
         else:
             self._leave(feed, change)
-        self.lanes.inbox.done(self._storage_key(feed), change)
+        self.lane.lanes.inbox.done(self.lane.storage_key(feed), change)
 
     def _note_misplaced(self, feed: str) -> bool:
         """Write moves of misplaced connections to the inbox of this lane.
 
         Return True if some connections are left for the next turn.
         """
-        known, count = self._of(feed), self.lanes.count(feed)
+        known, count = self._of(feed), self.lane.lanes.count(feed)
         changed = known.stale or known.count != count
-        if changed and max(self.lane, known.count - 1, count - 1) > 0:
+        if changed and max(self.lane.number, known.count - 1, count - 1) > 0:
             self._recount(feed, known)
         known.count, known.stale = known.count or count, False
         some = known.misplaced[: limits.CHANGES_MAX]
 
         def note(connection_id: str) -> None:
-            self.lanes.inbox.post(self._storage_key(feed), changes[connection_id])
+            self.lane.lanes.inbox.post(self.lane.storage_key(feed), changes[connection_id])
 
         changes = {
             subscription.connection_id: Change(
@@ -217,7 +235,7 @@ class Pusher:
                 False,
                 subscription.filter,
                 0,
-                self.lanes.new_id(),
+                self.lane.lanes.new_id(),
                 moves=True,
             )
             for subscription in some
@@ -232,12 +250,12 @@ class Pusher:
         The number is read from the store, because two lanes that use different numbers of lanes
         would move a connection back and forth.
         """
-        before, known.count = known.count, self.lanes.recount(feed)
+        before, known.count = known.count, self.lane.lanes.recount(feed)
         known.misplaced = [
             subscription
-            for subscription in self.subscriptions.all(self._storage_key(feed))
+            for subscription in self.lane.subscriptions.all(self.lane.storage_key(feed))
             if subscription != LEAVE_SENTINEL
-            and lane_for(subscription.connection_id, known.count) != self.lane
+            and lane_for(subscription.connection_id, known.count) != self.lane.number
         ]
         if before > known.count:
             known.woken, known.until_ms = before, 0
@@ -257,13 +275,13 @@ class Pusher:
             known.woken = known.count
 
         def wake(follower: str) -> None:
-            if self.followers.mark(feed, follower) is None:
-                self.lanes.waker.wake(feed, follower)
+            if self.lane.followers.mark(feed, follower) is None:
+                self.lane.lanes.waker.wake(feed, follower)
 
         self.spread(wake, pushers(max(known.woken, known.count))[1:])
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
-        if not self.lane:
+        if not self.lane.number:
             self._wake_lanes(feed, pages[-1].at_ms)
         index = self._index(feed, pages)
         leave = any(audience.filter.leave for audience in index.find(ALL_KEY))
@@ -284,15 +302,19 @@ class Pusher:
         If the feed has few subscriptions, as most feeds do, read all of them at once. Otherwise the
         index looks subscriptions up by the index keys of their filters.
         """
-        lane, known = self._storage_key(feed), self._of(feed)
+        lane, known = self.lane.storage_key(feed), self._of(feed)
         after, at_ms = pages[0].first - 1, pages[-1].at_ms
         if not is_ahead(known.index_until_ms, at_ms, limits.INDEX_MS):
-            found = self.subscriptions.all_if_at_most(lane, max(self.few, limits.FEW_SUBSCRIPTIONS))
+            found = self.lane.subscriptions.all_if_at_most(
+                lane, max(self.lane.few, limits.FEW_SUBSCRIPTIONS)
+            )
             if found is not None:
                 return known.index_of(found, after)
             known.index_until_ms = at_ms + limits.INDEX_MS
         return fanout.Index.of(
-            partial(self.subscriptions.find, lane), partial(self.subscriptions.all, lane), after
+            partial(self.lane.subscriptions.find, lane),
+            partial(self.lane.subscriptions.all, lane),
+            after,
         )
 
     def _disconnect_ended(
@@ -338,10 +360,10 @@ class Pusher:
         """
         if feed not in self.chained:
             return False
-        lane = self._storage_key(feed)
+        lane = self.lane.storage_key(feed)
         subscriptions = [
             subscription
-            for subscription in self.subscriptions.all(lane)
+            for subscription in self.lane.subscriptions.all(lane)
             if subscription != LEAVE_SENTINEL
         ]
         self.spread(
@@ -376,7 +398,7 @@ class Pusher:
                 and not subscription.filter.listens
             }
             if known.idle:
-                self.followers.mark(feed, self.name)  # so that this run continues with `idle`
+                self.lane.followers.mark(feed, self.name)  # so that this run continues with `idle`
         known.cursor, known.page, known.period = plan.cursor, last, _period(pages[-1])
         self._deliver(feed, messages, plan.subscriptions)
 
@@ -398,12 +420,14 @@ class Pusher:
     def _deliver(
         self, feed: str, messages: dict[str, list[str]], subscriptions: dict[str, Subscription]
     ) -> None:
-        lane, idle = self._storage_key(feed), self._of(feed).idle
+        lane, idle = self.lane.storage_key(feed), self._of(feed).idle
         if idle:
             for connection_id in messages:
                 idle.pop(connection_id, None)
         lost = self.delivery.send_each(messages, self.spread)
-        self.spread(lambda lost_id: self.subscriptions.remove(lane, subscriptions[lost_id]), lost)
+        self.spread(
+            lambda lost_id: self.lane.subscriptions.remove(lane, subscriptions[lost_id]), lost
+        )
 
     def _forget_leavers(self, feed: str, subscriptions: Sequence[Subscription]) -> None:
         """Remove the marker if no subscription requests `leave` events any more.
@@ -413,7 +437,7 @@ class Pusher:
         if [subscription for subscription in subscriptions if subscription.filter.leave] == [
             LEAVE_SENTINEL
         ]:
-            self.subscriptions.remove(self._storage_key(feed), LEAVE_SENTINEL)
+            self.lane.subscriptions.remove(self.lane.storage_key(feed), LEAVE_SENTINEL)
 
     def _is_idle_cursor_due(self, feed: str, pages: Sequence[Page]) -> bool:
         """Return True if it is time to send the cursor to idle connections.
@@ -454,22 +478,26 @@ class Pusher:
             encoding=connection.encoding,
             options=connection.options,
         )
-        lane = self._storage_key(feed)
+        lane = self.lane.storage_key(feed)
         if subscription.filter.leave:
-            self.subscriptions.add(lane, LEAVE_SENTINEL)
-        self.subscriptions.add(lane, subscription)
+            self.lane.subscriptions.add(lane, LEAVE_SENTINEL)
+        self.lane.subscriptions.add(lane, subscription)
         live = connection.with_fields(state=after(connection.state, Event.JOINED))
         if not self.delivery.connections.update(connection, live):
-            self.subscriptions.remove(lane, subscription)  # the client left in the meantime
-        elif lane_for(connection.id, self._of(feed).count) != self.lane:
+            self.lane.subscriptions.remove(lane, subscription)  # the client left in the meantime
+        elif lane_for(connection.id, self._of(feed).count) != self.lane.number:
             self._of(feed).stale = True  # the connection was assigned by another number of lanes
 
     def _owns(self, feed: str, connection: Connection) -> bool:
         live = connection.state is State.LIVE or leaves_push(connection)
-        return live and (connection.feed, connection.lane) == (feed, self.lane)
+        return live and (connection.feed, connection.lane) == (feed, self.lane.number)
 
     def _is_ours(self, feed: str, connection: Connection, state: State) -> bool:
-        return (connection.feed, connection.lane, connection.state) == (feed, self.lane, state)
+        return (connection.feed, connection.lane, connection.state) == (
+            feed,
+            self.lane.number,
+            state,
+        )
 
     def _move(self, feed: str, change: Change, checkpoint: int) -> None:
         """Release the connection, and hand it over to the lane to which it belongs now.
@@ -482,10 +510,10 @@ class Pusher:
             return  # the connection stays in this lane, or another change ends its subscription
         self._of(feed).idle.pop(change.connection_id, None)
         stale = Subscription(change.connection_id, change.filter, 0)
-        self.subscriptions.remove(self._storage_key(feed), stale)
+        self.lane.subscriptions.remove(self.lane.storage_key(feed), stale)
         if connection is not None and connection.state is State.JOINING:
-            self.lanes.hand_over(connection)
-            self.lanes.wake(connection)
+            self.lane.lanes.hand_over(connection)
+            self.lane.lanes.wake(connection)
 
     def _move_connection(self, feed: str, change: Change, checkpoint: int) -> Connection | None:
         """Make the connection join another lane if it must move; return the stored connection."""
@@ -495,7 +523,7 @@ class Pusher:
             if connection is None or not self._is_ours(feed, connection, State.LIVE):
                 return connection
             lane = lane_for(connection.id, self._of(feed).count)
-            if lane == self.lane:
+            if lane == self.lane.number:
                 return connection
             since = max(connection.since, checkpoint)
             joining = connection.with_fields(
@@ -538,14 +566,14 @@ class Pusher:
         The change may be outdated, because the client may have subscribed again. Then do nothing.
         """
         connection = self.delivery.connections.get(change.connection_id)
-        lane = self._storage_key(feed)
+        lane = self.lane.storage_key(feed)
         self._of(feed).idle.pop(change.connection_id, None)
         if connection is None:
-            self.subscriptions.remove(
+            self.lane.subscriptions.remove(
                 lane, Subscription(change.connection_id, change.filter, change.since)
             )
         elif self._is_ours(feed, connection, State.LEAVING) and leaves_push(connection):
-            self.subscriptions.remove(
+            self.lane.subscriptions.remove(
                 lane, Subscription(connection.id, connection.filter, connection.since)
             )
             if connection.listener is None:
@@ -565,8 +593,8 @@ class Pusher:
             state = after(after(state, Act.SUBSCRIBE), Event.REACHED_FRONTIER)
             narrowed = connection.with_fields(state=state, filter=listener.filter)
         if self.delivery.connections.update(connection, narrowed) and listener.kinds:
-            self.lanes.hand_over(narrowed)
-            self.lanes.wake(narrowed)
+            self.lane.lanes.hand_over(narrowed)
+            self.lane.lanes.wake(narrowed)
 
 
 def _any_moves(changes: Sequence[Change]) -> bool:

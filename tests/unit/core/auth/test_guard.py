@@ -21,6 +21,7 @@ from tidings.core.auth.guard import (
     Credential,
     FailedAttemptLimiter,
     Guard,
+    PasswordCheck,
     Role,
     credential_from,
 )
@@ -61,9 +62,8 @@ def guard(profile: Profile, *, opened: bool = False) -> Guard:
     profiles.save("main", profile)
     return Guard(
         profiles=profiles,
-        verifier=Verifier(b"key"),
+        passwords=PasswordCheck(Verifier(b"key"), FailedAttemptLimiter(lambda: 0, 50)),
         open=opened,
-        failures=FailedAttemptLimiter(lambda: 0, 50),
         feed_names=EVERY_FEED,
     )
 
@@ -231,9 +231,8 @@ def closed(scene: Scene, verifier: Verifier, stored: MemoryKeys) -> Guard:
     key_ring = KeyRing(stored, scene.clock, scene.clock, FailedAttemptLimiter(scene.clock, 3))
     return Guard(
         profiles=scene.profiles,
-        verifier=verifier,
+        passwords=PasswordCheck(verifier, FailedAttemptLimiter(scene.clock, 3)),
         open=False,
-        failures=FailedAttemptLimiter(scene.clock, 3),
         feed_names=EVERY_FEED,
         bearers=(key_ring,),
     )
@@ -277,7 +276,7 @@ def test_who_is_known_is_let_in_while_others_guess(scene: Scene) -> None:
     for known in (Credential(RIGHT), given):
         scene.guard.check(FEED, Role.READ, known)
     for _ in range(limits.MISSES_MAX):
-        scene.guard.failures.add(FEED)
+        scene.guard.passwords.failures.add(FEED)
     scene.now_ms += limits.KEY_AGE_MS
     for known in (Credential(RIGHT), given):
         scene.guard.check(FEED, Role.READ, known)
@@ -429,7 +428,7 @@ def test_a_key_of_the_host_is_read_once_for_all_feeds() -> None:
     stored = Counting()
     scene = Scene(keys=stored)
     given = host_key(scene, role=Role.READ)
-    key_ring = KeyRing(stored, scene.clock, scene.clock, scene.guard.failures)
+    key_ring = KeyRing(stored, scene.clock, scene.clock, scene.guard.passwords.failures)
     stored.reads = 0
     assert key_ring.may_block(FEED, given)
     for feed in (FEED, "other", FEED, HOST):

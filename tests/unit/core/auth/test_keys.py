@@ -17,7 +17,14 @@ from tests.fakes import MemoryKeys, MemoryProfiles
 from tests.fakes.runtime import EVERY_FEED
 from tests.unit.core.scene import FEED, NOW, Scene, shown
 from tidings.core import limits
-from tidings.core.auth.guard import Allowed, Credential, FailedAttemptLimiter, Guard, Role
+from tidings.core.auth.guard import (
+    Allowed,
+    Credential,
+    FailedAttemptLimiter,
+    Guard,
+    PasswordCheck,
+    Role,
+)
 from tidings.core.auth.keys import (
     Key,
     KeyIssuer,
@@ -233,7 +240,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     given = [PresentedKey(f"{n:012}", "s" * 32) for n in range(3)]
     for each in given:
         scene.issuer.create(FEED, each, Key("", "", frozenset({Role.READ})))
-    key_ring = KeyRing(stored, scene.clock, scene.clock, scene.guard.failures)
+    key_ring = KeyRing(stored, scene.clock, scene.clock, scene.guard.passwords.failures)
     stored.reads = 0
     for each in (given[0], given[1], given[0], given[2], given[0], given[1]):
         key_ring.authorize(FEED, Role.READ, shown(each))
@@ -501,9 +508,8 @@ def process(token: Token | None = None) -> tuple[Guard, KeyIssuer]:
     ring = KeyRing(keys, lambda: NOW, lambda: NOW, misses)
     guard = Guard(
         profiles=profiles,
-        verifier=Verifier(b""),
+        passwords=PasswordCheck(Verifier(b""), misses),
         open=False,
-        failures=misses,
         feed_names=EVERY_FEED,
         bearers=(ring, token) if token else (ring,),
     )

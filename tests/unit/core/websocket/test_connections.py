@@ -523,7 +523,7 @@ def test_two_processes_that_believe_in_other_numbers_agree(scene: Scene) -> None
     """A lane reads the setting again before it removes a connection."""
     scene.configure(push_lanes=2)
     late = scene.lane(1)
-    late.lanes.count(FEED)  # remembered
+    late.lane.lanes.count(FEED)  # remembered
     name = subscribed(scene, named(1, 4))
     scene.configure(push_lanes=4)
     run(scene, 0)
@@ -544,7 +544,7 @@ def test_processes_that_take_turns_look_for_nobody_where_there_is_one_lane(scene
 
     lanes = [scene.lane(0), scene.lane(0)]
     for lane in lanes:
-        lane.lanes = replace(lane.lanes, recount=counted)
+        lane.lane.lanes = replace(lane.lane.lanes, recount=counted)
     subscribed(scene, "c")
     for lane in lanes * 3:
         scene.post(op("a"))
