@@ -29,7 +29,7 @@ from tidings.core import limits
 from tidings.core.maintenance.status import COUNTERS
 from tidings.http.settings import WrongSetting
 
-FEEDS = 1_000
+FEEDS = 120  # more than one page of any list
 WAKE = {"ring": "main"}
 FORWARD = ("tidings-dev-forward", WAKE)
 
