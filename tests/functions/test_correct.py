@@ -13,7 +13,7 @@ from tests.unit.core.scene import line
 from tidings.aws import clients
 from tidings.aws.stage import stage
 from tidings.core import limits
-from tidings.core.errors import InvalidOperation, PlanTooOld, TooLarge
+from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.sync import corrections
 from tidings.core.sync.corrections import NOWHERE, Correction, correction
 
@@ -95,15 +95,6 @@ def test_a_part_is_not_larger_than_a_run_can_hold(
 
     with pytest.raises(TooLarge, match="at most 10 bytes"):
         correct(request(), None)
-
-
-def test_a_plan_that_is_too_old_fails_by_name(cloud: Cloud) -> None:
-    """Its caller distinguishes that failure from others by its class."""
-    store(packed(*planned("a")))
-    stage().stores.log.raise_floor("main", 9)
-
-    with pytest.raises(PlanTooOld):
-        correct(request(through=5), None)
 
 
 def test_a_run_yields_before_lambda_kills_it() -> None:

@@ -44,15 +44,6 @@ def test_a_stream_event_brings_the_state_up_to_the_log(project: Cloud) -> None:
     assert stage().stores.followers.checkpoints("main") == {"state": 2}
 
 
-def test_a_direct_wake_does_the_same(project: Cloud) -> None:
-    """The sweep and the functions ring without a stream."""
-    ingest(event("http_post"), None)
-    answer = follow({"ring": "main"}, None)
-
-    assert answer == NOTHING_FAILED
-    assert rows() == {"video/x32": "insert"}
-
-
 def test_a_page_deleted_by_ttl_wakes_no_follower(project: Cloud) -> None:
     """A REMOVE is not an event: no lease is taken, nothing is read."""
     ingest(event("http_post"), None)
@@ -90,11 +81,3 @@ def test_the_schedule_wakes_followers_that_lag(
         ("tidings-dev-follow-push", {"ring": "main"}),
         ("tidings-dev-follow-state", {"ring": "main"}),
     ]
-
-
-def test_the_schedule_on_an_empty_feed_does_no_harm(cloud: Cloud) -> None:
-    """The first minute of a deployment."""
-    sweep(event("schedule"), None)
-
-    assert cloud.posted == []
-    assert stage().stores.log.floor("main") == 1
