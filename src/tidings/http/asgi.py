@@ -97,12 +97,12 @@ def has_length(status: int) -> bool:
 
 
 async def send_head(send: Send, status: int, headers: Mapping[str, str]) -> None:
-    pairs = _encode(tuple(headers.items()))
+    pairs = encode_headers(tuple(headers.items()))
     await send({"type": "http.response.start", "status": status, "headers": pairs})
 
 
 @lru_cache(maxsize=64)  # nearly all answers to producers have the same headers
-def _encode(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[bytes, bytes], ...]:
+def encode_headers(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[bytes, bytes], ...]:
     return tuple((name.encode(), value.encode("latin-1")) for name, value in headers)
 
 
@@ -140,14 +140,16 @@ class Arrival:
     When the whole body has arrived, *body* has the bytes that the app has not received yet. It
     stays None if the server does not report the end. *is_gone* is True if the client has closed the
     connection. The app sets *route* to the path of the route, with parameters as in `http.routes`;
-    "" if no route matches. The server counts requests by it.
+    "" if no route matches. The server counts requests by it. The app of a server sets *plan* to a
+    `posts.Plan` if later posts with the same head may skip the app.
     """
 
-    __slots__ = ("body", "is_gone", "route")
+    __slots__ = ("body", "is_gone", "plan", "route")
 
     def __init__(self) -> None:
         self.body: bytes | None = None
         self.is_gone = False
+        self.plan: Any = None
         self.route = ""
 
 

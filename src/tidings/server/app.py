@@ -41,6 +41,7 @@ from tidings.http.router import Match, RouteTable, pattern
 from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES, STREAM
 from tidings.server import metrics, sockets
 from tidings.server.host import Host, now_ms
+from tidings.server.posts import plan_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,6 +167,8 @@ class ServerApp:
             check_announced(headers)
             request = _request(scope, headers, match)
             answer = await self._answer_late(match.route.function, request, receive, arrival)
+        if arrival.route and match.route.function == "ingest" and self._host.issuer_keys is None:
+            arrival.plan = plan_for(arrival.route, request, answer, count=len(scope["headers"]))
         if match.route.path == STREAM:
             feed = self._host.directory.find(request.feed)
             if feed is not None:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 import httptools
@@ -36,10 +36,15 @@ from uvicorn.protocols.http.httptools_impl import (
 from tidings.core import limits
 from tidings.http.asgi import ARRIVAL, CUT_AFTER, WRITE_NOW, Arrival, has_length
 from tidings.server.meters import OTHER, Meters
+from tidings.server.posts import Post
+
+if TYPE_CHECKING:
+    from tidings.server.posts import Posts
 
 log = logging.getLogger(__name__)
 Abort = Callable[[], object]
 REPORT_EVERY_S = 60.0  # minimum time between reports, so that many connections do not flood the log
+HOLD_S = 0.005  # wait for the body of a post with a known head; other bodies take the ordinary way
 FIELDS_KEPT = 256  # encoded header fields of different responses that are cached
 _UPGRADING = (b"connection", b"upgrade", b"http2-settings")
 # Maximum number of bytes of a refused request that are discarded. After more bytes, the connection
@@ -328,6 +333,7 @@ class Cycle(RequestResponseCycle):
     meters: Meters
     began_s: float
     arrival: Arrival
+    head = b""  # the bytes that begin with the head, if they arrived together
 
     async def run_asgi(self, app: Any) -> None:
         """Run *app*; close the connection if *app* has not completed its answer."""
@@ -404,10 +410,18 @@ class HttpProtocol(HttpToolsProtocol):
     """
 
     def __init__(
-        self, *, admission: Admission, is_admitted: bool = False, **arguments: Any
+        self,
+        *,
+        admission: Admission,
+        is_admitted: bool = False,
+        posts: Posts | None = None,
+        **arguments: Any,
     ) -> None:
         super().__init__(**arguments)
-        self.admission, self._is_admitted = admission, is_admitted
+        self.admission, self._is_admitted, self._posts = admission, is_admitted, posts
+        self._post: Post | None = None  # the post that is being committed
+        self._held = b""  # bytes that wait for the rest of a post, or for its answer
+        self._first = b""  # the bytes received last, if they begin with a head
         self._connection: ClosingTransport = None  # type: ignore[assignment]
         self._active: Cycle | None = None
         self._in_message = self._in_body = False
@@ -436,6 +450,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._connection.on_closed()
         waiting: list[Any] = [cycle for cycle, _ in self.pipeline]
         self.pipeline.clear()
+        self._held = b""
+        if self._post is not None:
+            self._post.disconnected, self._active = True, None
         for cycle in (self._active, *waiting):  # the base class notifies only the latest cycle
             if cycle is not None:
                 cycle.disconnected = cycle.arrival.is_gone = True
@@ -453,7 +470,9 @@ class HttpProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         """Close the connection when its request is answered, also one that has not arrived yet."""
         self.admission.remove_idle(self._connection.abort)
-        if self._active is not None:
+        if self._post is not None:
+            self._post.keep_alive = False
+        elif self._active is not None:
             self.cycle.keep_alive = False
         elif self.cycle is not None and not self._in_message:
             self._connection.finish()  # it was kept for a later request
@@ -474,6 +493,73 @@ class HttpProtocol(HttpToolsProtocol):
     # Receiving.
 
     def data_received(self, data: bytes) -> None:
+        if self._held or self._post is not None:
+            data, self._held = self._held + data, b""
+        if self._post is not None:
+            self._held = data
+            self.flow.pause_reading()
+        elif self._posts is None or not self._take_post(data, self._posts):
+            self._receive(data)
+
+    def _take_post(self, data: bytes, posts: Posts) -> bool:
+        """Return True if *data* is a post with a known head, or its beginning."""
+        if self._in_message or self._active is not None or self.flow.write_paused:
+            return False
+        if self._is_deaf or self._connection.is_lingering or self.admission.is_ending:
+            return False
+        if self.admission.meters.observe_answer is not None:
+            return False
+        found = posts.match(data)
+        if found is None or len(data) > found.end:
+            return False
+        if len(data) < found.end:  # the body often arrives in a packet right after the head
+            self._held = data
+            self.loop.call_later(HOLD_S, self._stop_holding, data)
+            return True
+        self.admission.meters.received_bytes += len(data)
+        self._connection.stop_waiting()
+        self._post = Post(self, found, data, time.monotonic())
+        posts.add(self._post)
+        return True
+
+    def _stop_holding(self, data: bytes) -> None:
+        if self._held is data and self._post is None:
+            self._held = b""
+            self._receive(data)
+
+    def on_accepted(self, post: Post) -> None:
+        """Send the answer of *post*, which is on disk."""
+        self._post = None
+        if post.disconnected:
+            return
+        plan = post.found.plan
+        text = _encode_fields((*self.server_state.default_headers, *plan.headers)).text
+        more = b"" if post.keep_alive else b"connection: close\r\n"
+        self.transport.write(b"%b%b%b\r\n" % (STATUS_LINE[plan.status], text, more))
+        seconds = time.monotonic() - post.began_s
+        self.admission.meters.count_answer(plan.route, "POST", plan.status, seconds)
+        if not post.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+        self._continue()
+
+    def on_undecided(self, post: Post) -> None:
+        """Handle *post* like any other request; nothing of it was written."""
+        self._post = self._active = None
+        if not post.disconnected:
+            self.admission.meters.received_bytes -= len(post.data)
+            self._receive(post.data)
+            if not post.keep_alive and self._active is not None:
+                self.cycle.keep_alive = False
+            self._continue()
+
+    def _continue(self) -> None:
+        """Receive the bytes that have arrived during a post."""
+        data, self._held = self._held, b""
+        if data:
+            self.data_received(data)
+
+    def _receive(self, data: bytes) -> None:
         if self._is_deaf or self._connection.is_lingering:
             self._discarded += len(data)
             if self._discarded > DISCARD_BYTES_MAX:
@@ -481,6 +567,7 @@ class HttpProtocol(HttpToolsProtocol):
             if self._is_deaf:
                 return
         was_idle = not self._in_message
+        self._first = data if was_idle and self._active is None else b""
         self._unparsed += len(data)
         self.admission.meters.received_bytes += len(data)
         try:
@@ -618,6 +705,7 @@ class HttpProtocol(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )
         cycle.arrival = self._arrival
+        cycle.head, self._first = self._first, b""
         cycle.scope[WRITE_NOW] = cycle.write_now  # type: ignore[literal-required]
         cycle.scope[CUT_AFTER] = self._connection.cut_after  # type: ignore[literal-required]
         return cycle
@@ -657,6 +745,12 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
+        if (
+            self._posts is not None
+            and self._arrival.plan is not None
+            and self._active is self.cycle
+        ):
+            self._posts.learn(self.cycle.head, self._arrival.plan)
         self._active = None
         if self.transport.is_closing():
             if self._connection.is_lingering:

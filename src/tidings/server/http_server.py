@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidings.http.asgi import App, Receive, Send
+    from tidings.server.posts import Posts
 
 KNOWN_MAX = 64  # maximum number of cached hosts; a client could send any number of them
 Network = IPv4Network | IPv6Network
@@ -242,14 +243,15 @@ async def serving(
     meters: Meters | None = None,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
+    posts: Posts | None = None,
     **websockets: Any,
 ) -> AsyncIterator[Callable[[], None]]:
     """Serve *app* on *listeners* while the context is open.
 
     On exit, requests in flight have *grace_s* seconds to end. *bounds* are the limits of requests
-    and connections. *meters* counts requests and bytes. *websockets* are uvicorn's options of
-    WebSockets; without any, WebSockets are refused. Yield a function that loads the certificate
-    again.
+    and connections. *meters* counts requests and bytes. *posts* accepts ordinary posts.
+    *websockets* are uvicorn's options of WebSockets; without any, WebSockets are refused. Yield a
+    function that loads the certificate again.
     """
     config = _config(app, tls_cert, tls_key, websockets)
     files = raise_file_limit()
@@ -259,7 +261,12 @@ async def serving(
     admission = Admission(bounds, meters)
     _set_date(state)
     protocol: Callable[..., asyncio.Protocol] = partial(
-        HttpProtocol, admission=admission, config=config, server_state=state, app_state={}
+        HttpProtocol,
+        admission=admission,
+        posts=posts,
+        config=config,
+        server_state=state,
+        app_state={},
     )
     servers: list[asyncio.Server | TlsServer] = []
     for listener in listeners:

@@ -84,9 +84,13 @@ class Writer:
         Raises:
             Exception: the error that *run* or the commit raised; the writes of *run* are undone.
         """
+        return await self.queue(run)
+
+    def queue(self, run: Callable[[], Result]) -> asyncio.Future[Result]:
+        """Return the future of the result of `write`; only in the event loop."""
         done: asyncio.Future[Result] = self.loop.create_future()
         self._add(_Job(run, done))
-        return await done
+        return done
 
     def submit(self, run: Callable[[], Result]) -> Result:
         """Do the same as `write` for another thread, which waits.

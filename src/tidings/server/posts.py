@@ -1,0 +1,258 @@
+"""Accept ordinary posts from the bytes of a connection, several in one commit.
+
+Most producers send the same head again and again, with another body. So the first post with a head
+takes the way of every request: parser, app, endpoint. If it is answered with 204, its head is
+learned, without the fields in `_VOLATILE`, which differ from post to post. A later post with a
+known head skips this way. Only facts that follow from the bytes of a head are learned. Whether the
+feed exists, and what the credential permits, is decided again for each batch.
+
+A batch is closed when its job begins. The job appends its posts in order of arrival, and the commit
+writes them together. A post that cannot be accepted takes the ordinary way, which answers with the
+error. If the commit fails, nothing of the batch is written, and all its posts take that way.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tidings.core.auth.guard import INGEST, Role
+from tidings.core.errors import Rejected, TidingsError
+from tidings.core.ingest.ingest import PostRequest, append_lines, check_key
+from tidings.core.newest import Newest
+from tidings.core.tracing import HEADER, XRAY_HEADER, parse_trace_headers
+from tidings.http.asgi import encode_headers
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from tidings.core.auth.guard import Allowed, Credential
+    from tidings.core.ingest.ingest import Ingester
+    from tidings.http.request import Answer, Request
+    from tidings.server.writer import Writer
+
+POSTS_MAX = 256  # posts in a batch; more would delay the first of them and save little
+BATCH_S_MAX = 0.01  # the posts of a batch that were not appended by then form the next batch
+BODY_BYTES_MAX = 16 * 1024  # a larger body takes the ordinary way, in a thread
+HEAD_BYTES_MAX = 4 * 1024  # a head with a token has about 1 KB
+HEADS_MAX = 2_000  # learned heads, at most 8 MB; a fleet of producers has a few of them
+# The values that may differ between posts with the same learned head. Forwarding fields do not
+# change the answer to a post.
+_VOLATILE = re.compile(
+    rb"(?<=\r\n)(content-length|idempotency-key|traceparent|tracestate|x-amzn-trace-id"
+    rb"|x-forwarded-(?:for|port|proto|host)|forwarded|x-real-ip|x-request-id)"
+    rb":[ \t]*([\x20-\x7e]*?)[ \t]*\r\n",
+    re.IGNORECASE,
+)
+_DIGITS = re.compile(rb"[0-9]{1,5}")
+# A head with one of these fields is not learned: the field changes the framing, the body or the
+# answer.
+_UNUSUAL = frozenset(
+    ("connection", "content-encoding", "expect", "prefer", "transfer-encoding", "upgrade")
+)
+_NO_CONNECTION_CHANGE = "keep-alive"
+
+
+class Plan(NamedTuple):
+    """The facts about the posts with a head; *route* is the template of their path.
+
+    *status* and *headers* are those of the answer, which has no body.
+    """
+
+    route: str
+    feed: str
+    credential: Credential | None
+    content_type: str
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+
+
+class Found(NamedTuple):
+    """A post with a known head. Its body begins at *start* of the bytes, and ends at *end*.
+
+    *volatile* are the fields of its head that the plan does not include.
+    """
+
+    plan: Plan
+    start: int
+    end: int
+    volatile: Sequence[tuple[bytes, bytes]]
+
+
+def plan_for(route: str, request: Request, answer: Answer, *, count: int) -> Plan | None:
+    """Return the plan for later posts with the head of *request*; None if none can be made.
+
+    *count* is the number of header fields, including repeated ones.
+    """
+    headers = request.headers
+    unusual = _UNUSUAL & headers.keys()
+    if unusual == {"connection"} and headers["connection"].lower() == _NO_CONNECTION_CHANGE:
+        unusual = frozenset()
+    if answer.status != 204 or unusual or len(headers) != count:
+        return None
+    credential = request.credential
+    if credential is not None:
+        # The ordinary way has counted the post against the rate of the key. A post on this way is
+        # counted by nothing, so keys with a rate do not take it.
+        credential = replace(credential, is_charged=True, size=0)
+    fields = encode_headers(tuple(answer.headers.items()))
+    return Plan(
+        route, request.feed, credential, headers.get("content-type", ""), answer.status, fields
+    )
+
+
+class Sender(Protocol):
+    """The connection of a post."""
+
+    def on_accepted(self, post: Post) -> None:
+        """Send the answer of its plan, because the post is on disk."""
+
+    def on_undecided(self, post: Post) -> None:
+        """Handle the post in the ordinary way, because nothing of it was written."""
+
+
+@dataclass(slots=True, eq=False)
+class Post:
+    """A post in a batch, which arrived at *began_s* as the bytes *data*.
+
+    Its connection sets *disconnected*, and sets *keep_alive* to False if the answer is its last.
+    """
+
+    sender: Sender
+    found: Found
+    data: bytes
+    began_s: float
+    is_accepted: bool = False
+    keep_alive: bool = True
+    disconnected: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    posts: list[Post] = field(default_factory=list)
+
+
+class Posts:
+    """The learned heads of a server, and the batch that the next commit writes.
+
+    Posts are appended by *ingester*, in jobs of *writer*.
+    """
+
+    def __init__(self, ingester: Ingester, writer: Writer) -> None:
+        self._ingester, self._writer = ingester, writer
+        self._plans: Newest[bytes, Plan] = Newest(HEADS_MAX)
+        self._open: _Batch | None = None
+
+    def learn(self, data: bytes, plan: Plan) -> None:
+        """Use *plan* for each later post with the head at the beginning of *data*."""
+        end = data.find(b"\r\n\r\n") + 2
+        head = _VOLATILE.sub(b"", data[:end])
+        if 2 < end <= HEAD_BYTES_MAX and b"HTTP/1.1\r\n" in head:
+            self._plans[head] = plan
+
+    def match(self, data: bytes) -> Found | None:
+        """Return the post that begins with *data*, or None if its head is not known."""
+        end = data.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX) + 2
+        head = data[:end]
+        plan = self._plans.get(_VOLATILE.sub(b"", head))
+        if plan is None:
+            return None
+        volatile = _VOLATILE.findall(head)
+        if len(volatile) == 1:
+            name, length = volatile[0]
+            if len(name) != len(b"content-length"):
+                return None
+        else:
+            names = {name.lower(): value for name, value in volatile}
+            length = names.get(b"content-length", b"")
+            if len(names) < len(volatile):
+                return None
+        if not _DIGITS.fullmatch(length) or int(length) > BODY_BYTES_MAX:
+            return None
+        return Found(plan, end + 2, end + 2 + int(length), volatile)
+
+    def add(self, post: Post) -> None:
+        """Append *post* with the next commit; then call one of the methods of its sender."""
+        batch = self._open
+        if batch is None or len(batch.posts) >= POSTS_MAX:
+            batch = self._open = _Batch()
+            done = self._writer.queue(lambda: self._decide(batch))
+            done.add_done_callback(lambda done: self._settle(batch, done))
+        batch.posts.append(post)
+
+    def _decide(self, batch: _Batch) -> None:
+        """Append the posts of *batch*, in a transaction. A repeated call appends them again."""
+        if batch is self._open:
+            self._open = None
+        ingester, until_s = self._ingester, time.monotonic() + BATCH_S_MAX
+        now_ms, operations = ingester.tracer.runtime.clock(), 0
+        admitted: dict[Plan, tuple[str, Allowed] | None] = {}
+        for at, post in enumerate(batch.posts):
+            if at and time.monotonic() >= until_s:
+                rest = batch.posts[at:]
+                del batch.posts[at:]
+                for each in rest:
+                    self.add(each)
+                break
+            plan, post.is_accepted = post.found.plan, False
+            if plan not in admitted:
+                admitted[plan] = self._admit(plan)
+            access = admitted[plan]
+            if access is None:
+                continue
+            body = post.data[post.found.start :]
+            try:
+                lines = ingester.lines(access[0], body, plan.content_type, now_ms)
+                own, trace = _of_volatile(post.found.volatile, access[1])
+                request = PostRequest(access[0], body, plan.content_type, trace=trace, ids=False)
+                page = append_lines(ingester.appender, ingester.tracer, request, body, lines, own)
+            except Rejected:
+                continue
+            operations += len(lines) if own is None else len(page.lines)
+            post.is_accepted = True
+        if operations:
+            ingester.tracer.runtime.count("OperationsIngested", operations)
+
+    def _admit(self, plan: Plan) -> tuple[str, Allowed] | None:
+        """Return the key of the feed and the rights of a credential that is simple to check.
+
+        Return None if the post must take the ordinary way.
+        """
+        guard = self._ingester.guard
+        try:
+            feed = guard.feed_names.key(plan.feed)
+            if guard.may_block(feed, Role.INGEST, plan.credential):
+                return None
+            allowed = INGEST.admit(guard, feed, plan.credential)
+            self._ingester.appender.check_writable(feed)
+        except TidingsError:
+            return None
+        return None if allowed.is_bounded or allowed.admission.rate else (feed, allowed)
+
+    def _settle(self, batch: _Batch, done: asyncio.Future[None]) -> None:
+        is_written = not done.cancelled() and done.exception() is None
+        for post in batch.posts:
+            if is_written and post.is_accepted:
+                post.sender.on_accepted(post)
+            else:
+                post.sender.on_undecided(post)
+
+
+def _of_volatile(
+    volatile: Sequence[tuple[bytes, bytes]], allowed: Allowed
+) -> tuple[str | None, str | None]:
+    """Return the Idempotency-Key of the producer, and the result of `parse_trace_headers`.
+
+    Raises:
+        InvalidKey: the key is not valid.
+    """
+    if len(volatile) == 1:
+        return None, None
+    headers = {name.decode().lower(): value.decode() for name, value in volatile}
+    key = headers.get("idempotency-key")
+    own = None if key is None else allowed.namespaced_key(check_key(key))
+    traced = HEADER in headers or XRAY_HEADER in headers
+    return own, parse_trace_headers(headers) if traced else None
