@@ -233,6 +233,8 @@ class Posts:
         return None if allowed.is_bounded or allowed.admission.rate else (feed, allowed)
 
     def _settle(self, batch: _Batch, done: asyncio.Future[None]) -> None:
+        if batch is self._open:  # the transaction could not begin
+            self._open = None
         is_written = not done.cancelled() and done.exception() is None
         for post in batch.posts:
             if is_written and post.is_accepted:

@@ -118,7 +118,8 @@ class Appender:
             for attempt in range(limits.APPEND_ATTEMPTS_MAX):
                 # The first attempt counts the operations.
                 number = self.log.take(feed, 0 if attempt else len(lines))
-                self._check_before(feed, number, required)
+                if required:
+                    self._check_before(feed, number, required)
                 page = self._page(number, body, append_id, trace).with_lines(lines)
                 if self.log.put(feed, page) == append_id:
                     return page

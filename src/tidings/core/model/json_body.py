@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, Rejected, TooLarge, WrongContentType
-from tidings.core.model.operations import Canonical, build_line, line_from, parse_number
+from tidings.core.model.operations import (
+    Canonical,
+    build_line,
+    line_from,
+    parse_number,
+    plain_line,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
 
 JSON_TYPE = "application/json"
 NDJSON_TYPE = "application/x-ndjson"
+_PLAIN_BYTES_MAX = 2_000  # most operations without data are much smaller
 _SPACES = " \t\r\n"  # the white space of JSON
 _VALUE_AT = re.compile(rf"[{_SPACES}]*:[{_SPACES}]*")
 # For `_structure`: treat both kinds of brackets alike, and remove all other bytes.
@@ -50,6 +57,10 @@ def lines_from(
         InvalidOperation: the body is not JSON, has no operation, or a field breaks its rule.
         TooLarge: the body has too many bytes or operations.
     """
+    if line_of is None and len(body) <= _PLAIN_BYTES_MAX and content_type == JSON_TYPE:
+        line = _plain_line(body, now_ms)
+        if line is not None:
+            return [line]
     read = reader_for(content_type)
     check_size(body)
     lines = _ordinary_lines(body, read, now_ms) if line_of is None else None
@@ -63,6 +74,22 @@ def lines_from(
 
 def _operation_line(raw: object, now_ms: int, where: str) -> str:
     return line_from(raw, now_ms=now_ms, where=where)
+
+
+def _plain_line(body: bytes, now_ms: int) -> str | None:
+    """Return the line of *body* if it is one operation that `plain_line` accepts."""
+    typed = compiled_parser()
+    if typed is None:
+        return None
+    try:
+        fields = typed.decode_one(body)
+    except typed.REJECTED:
+        return None
+    if fields.timestamp is not None or fields.tags is not None or fields.changed is not None:
+        return None
+    if bytes(fields.data):
+        return None
+    return plain_line(fields.event, fields.type, fields.id, fields.parents, now_ms)
 
 
 def _ordinary_lines(body: bytes, read: Reader, now_ms: int) -> list[str] | None:

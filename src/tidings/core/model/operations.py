@@ -31,6 +31,8 @@ _DATA_AT = len('{"event":"insert",')  # each event name has six letters
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _quoted = json.encoder.encode_basestring  # encodes a string as `_ENCODER` does
+# Names that have together at most this number of bytes are within each of their limits.
+PLAIN_BYTES_MAX = min(limits.TYPE_BYTES_MAX, limits.ID_BYTES_MAX, limits.PARENT_BYTES_MAX)
 SURROGATE = re.compile("[\ud800-\udfff]")
 _MARK = "#"  # repeated by `spell_numbers` at the beginning of a string that represents a number
 DIGITS_SURE = 15  # a decimal with at most 15 digits equals its double
@@ -209,6 +211,33 @@ def build_line(
         rule = f"one operation holds at most {limits.OPERATION_BYTES_MAX} bytes, this one {size}"
         raise TooLarge(rule, field=where.rstrip(".: "), value=id_)
     return line
+
+
+def plain_line(
+    event: str, type_: str, id_: str, parents: list[str] | None, now_ms: int
+) -> str | None:
+    """Return the line of an operation without other fields, as `build_line` does.
+
+    Return None unless all values certainly are valid, and need no escape. They are checked at once,
+    which takes a tenth of the time.
+    """
+    names = [type_, id_] if parents is None else [type_, id_, *parents]
+    joined = '","'.join(names)
+    if (
+        event not in EVENTS
+        or not (joined.isascii() and joined.isprintable())
+        or "\\" in joined
+        or joined.count('"') != 2 * (len(names) - 1)
+        or "" in names
+        or len(joined) > PLAIN_BYTES_MAX
+        or len(names) > limits.PARENTS_MAX
+    ):
+        return None
+    listed = '["' + '","'.join(parents) + '"]' if parents else "[]"
+    return (
+        f'{{"event":"{event}","timestamp":"{timestamps.from_ms(now_ms)}","parents":{listed},'
+        f'"type":"{type_.lower()}","id":"{id_}"}}'
+    )
 
 
 _FIELDS = frozenset({"event", "timestamp", "parents", "type", "id", "tags", "changed", "data"})

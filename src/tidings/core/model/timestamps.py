@@ -47,6 +47,7 @@ def normal_form(text: str) -> str:
     return _format(moment)
 
 
+@lru_cache(maxsize=16)  # the operations of a batch have the same time
 def from_ms(ms: int) -> str:
     """Return the normal form of *ms* milliseconds since 1970, at most the end of the year 9999."""
     return _format(_EPOCH + min(ms, MS_MAX) * _MS)

@@ -266,7 +266,8 @@ class Database:
             Unavailable: the disk is full or does not answer; nothing was written.
         """
         if self._owner == get_ident():
-            self._execute_deferred()
+            if self._deferred or self._is_incomplete:
+                self._execute_deferred()
             return run(self._connection)
         if self.steps.submit is not None:
             result: Result = self.steps.submit(partial(self.write, run))
@@ -313,8 +314,10 @@ class Database:
     def _execute_deferred(self) -> None:
         while self._deferred and not self._is_incomplete:
             self._is_incomplete = True
-            with self.translating:
+            try:
                 self._deferred.pop(0)(self._connection)
+            except sqlite3.Error as error:
+                raise self.storage.translate(error) from error
             self._is_incomplete = False
         if self._is_incomplete:
             raise Unavailable(_GIVEN_UP)
@@ -358,12 +361,13 @@ class Database:
                 self.storage.check(self.storage.sizes if self._lock is not None else (0,))
             else:
                 self.storage.check_writable()
-            with self.translating:
-                if self._connection.in_transaction:  # an earlier rollback has failed
-                    self._connection.execute("ROLLBACK")
-                self._connection.execute("BEGIN IMMEDIATE")
-        except BaseException:
+            if self._connection.in_transaction:  # an earlier rollback has failed
+                self._connection.execute("ROLLBACK")
+            self._connection.execute("BEGIN IMMEDIATE")
+        except BaseException as error:
             self._release()
+            if isinstance(error, sqlite3.Error):
+                raise self.storage.translate(error) from error
             raise
 
     def begin_again(self) -> None:
@@ -381,12 +385,14 @@ class Database:
         Raises:
             Unavailable: a write failed; the caller has to call `rollback`.
         """
-        self._execute_deferred()
-        with self.translating:
+        try:
+            self._execute_deferred()
             self.steps.write_more(self._pages)
-        self._execute_deferred()
-        with self.translating:
+            if self._deferred:
+                self._execute_deferred()
             self._mark_due()
+        except sqlite3.Error as error:
+            raise self.storage.translate(error) from error
         self._is_prepared = True
 
     def _mark_due(self) -> None:
@@ -409,8 +415,8 @@ class Database:
         """
         try:
             self._undo_after()
-            with self.translating:
-                if self._connection.in_transaction:
+            if self._connection.in_transaction:
+                with self.translating:
                     self._connection.execute("ROLLBACK")
         finally:
             self._release()
@@ -427,8 +433,10 @@ class Database:
         try:
             if not self._is_prepared:
                 self.prepare()
-            with self.translating:
+            try:
                 self._connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise self.storage.translate(error) from error
             self.steps.record(self._pages)
             pages = [*self._pages]
             self._undo.clear()
@@ -504,13 +512,15 @@ class Database:
         """
         if not self._connection.in_transaction:
             raise Unavailable(_GIVEN_UP)
-        self._execute_deferred()
+        if self._deferred or self._is_incomplete:
+            self._execute_deferred()
         before = len(self._pages), len(self._undo)
         with self.translating:
             self._connection.execute("SAVEPOINT part")
             try:
                 yield
-                self._execute_deferred()
+                if self._deferred or self._is_incomplete:
+                    self._execute_deferred()
             except BaseException:
                 self._undo_after(*before)
                 self._is_incomplete = False  # every write that failed was deferred within the part

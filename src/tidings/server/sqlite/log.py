@@ -93,16 +93,21 @@ class SqliteLog:
         self._tails: dict[str, _Tail] = {}
 
     def together(self, run: Callable[[], Result]) -> Result:
-        return self._database.together(lambda _: run())
+        return run() if self._database.is_writing else self._database.write(lambda _: run())
 
     def take(self, feed: str, operations: int = 0) -> int:
-        def take(sql: sqlite3.Connection) -> int:
-            tail = self._tails.get(feed) or self._begin_tail(sql, feed)
-            tail.head += 1
-            tail.operations += operations
-            return tail.head
+        tail = self._tails.get(feed) if self._database.is_writing else None
+        if tail is None:
+            return self._database.together(lambda sql: self._take_first(sql, feed, operations))
+        tail.head += 1
+        tail.operations += operations
+        return tail.head
 
-        return self._database.together(take)
+    def _take_first(self, sql: sqlite3.Connection, feed: str, operations: int) -> int:
+        tail = self._begin_tail(sql, feed)
+        tail.head += 1
+        tail.operations += operations
+        return tail.head
 
     def _begin_tail(self, sql: sqlite3.Connection, feed: str) -> _Tail:
         self._database.steps.check_feed(feed)

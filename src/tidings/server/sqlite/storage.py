@@ -111,8 +111,9 @@ class StorageMonitor:
             StorageFailed: see `check`, or a file or the folder is read-only.
         """
         sizes = self.check()
-        if not all(os.access(path, os.W_OK) for path in (self._folder, *self._identities)):
-            raise self.note(StorageFailed(STORAGE_READ_ONLY, self._path.name))
+        for path in (self._folder, *self._identities):
+            if not os.access(path, os.W_OK):
+                raise self.note(StorageFailed(STORAGE_READ_ONLY, self._path.name))
         return sizes
 
     def translate(self, error: sqlite3.Error) -> Unavailable:
