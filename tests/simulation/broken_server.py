@@ -140,14 +140,18 @@ _IS_OLDER = _Overwriting._is_older
 tombstones_lived = instead(_Overwriting, "_is_older", _lived)
 
 
-def _relaxed(path: Any, *, shared: bool) -> sqlite3.Connection:
-    connection = _CONNECTED(path, shared=shared)
-    connection.execute("PRAGMA synchronous = NORMAL")
-    return connection
+def _relaxed(level: str) -> Around:
+    def connect(path: Any, *, shared: bool) -> sqlite3.Connection:
+        connection = _CONNECTED(path, shared=shared)
+        connection.execute(f"PRAGMA synchronous = {level}")
+        return connection
+
+    return instead(database, "_connect", connect)
 
 
 _CONNECTED = database._connect
-not_synced = instead(database, "_connect", _relaxed)
+not_synced = _relaxed("NORMAL")
+never_synced = _relaxed("OFF")
 keeps_jobs = instead(Database, "begin_again", _nothing)
 forgets_keys = instead(SqliteClaims, "_put", lambda claims, feed, claim: claim)
 

@@ -373,6 +373,7 @@ MUTATIONS = (
         plan=SERVER,
     ),
     Mutation("a commit is not synced", Parts(around=broken_server.not_synced), 2, plan=SERVER),
+    Mutation("nothing is synced", Parts(around=broken_server.never_synced), 0, plan=SERVER),
     Mutation(
         "a failed job is repeated with its writes",
         Parts(around=broken_server.keeps_jobs),

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.simulation.mutations import MUTATIONS, OF_EACH_WORLD, Mutation, noticing_seed
 
+RECORDED = Path(__file__).with_name("mutations.txt")
 TRIED = MUTATIONS if os.environ.get("MUTATIONS") == "all" else OF_EACH_WORLD
 
 
@@ -24,3 +26,11 @@ def test_a_broken_protocol_is_noticed(
 
     assert seed is not None, f"no seed below {mutation.last} noticed: {mutation.name}"
     record_property("seed", seed)
+
+
+def test_no_mutation_vanishes() -> None:
+    """The file lists every mutation, so that one is removed only on purpose."""
+    names = [mutation.name for mutation in MUTATIONS]
+
+    assert sorted(names) == RECORDED.read_text().splitlines()
+    assert len(set(names)) == len(names)
