@@ -79,7 +79,7 @@ test-runtime:  ## core, wire and functions on Python 3.13, the Lambda runtime, w
 test-spark: $(STAMP)  ## jobs, tables and sources on Spark; it needs Java 17
 	$(call PYTEST,2) spark
 
-test-deploy: $(STAMP)  ## templates, roles, releases; it needs Node.js 20, Java 17 and Maven
+test-deploy: $(STAMP)  ## templates, roles, releases; it needs Node.js 22, Java 17 and Maven
 	$(call PYTEST,2) deploy
 
 test-world: $(STAMP)  ## against proxies, Prometheus and clients of others; it needs Node.js 20, npm, Go and tests/packages/world.txt
@@ -130,7 +130,7 @@ sim: $(STAMP)  ## the simulation, long (SEEDS=2000), and whether it notices each
 	$(BIN)/python -m bench.simulation --seeds $(SEEDS)
 
 STAGE ?=
-synth: $(DEPLOY_STAMP)  ## CloudFormation templates of all stages, linted (STAGE=dev: of one)
+synth: $(DEPLOY_STAMP)  ## CloudFormation templates of all stages, linted; it needs Node.js 22 (STAGE=dev: of one)
 	$(BIN)/python -m infra.synth $(STAGE)
 
 destroy: $(DEPLOY_STAMP)  ## delete a stage of your own with its data (STAGE=ann)

@@ -124,7 +124,7 @@ def npm_package(dist: Path) -> None:
             command, cwd=CLIENT, capture_output=True, text=True, check=False, timeout=_NPM_S
         )
     except FileNotFoundError:
-        raise NotReleased("npm is missing; install Node.js 20 or newer") from None
+        raise NotReleased("npm is missing; install Node.js 22 or newer") from None
     if done.returncode:
         raise NotReleased(f"the npm package was not built: {done.stderr.strip()}")
 

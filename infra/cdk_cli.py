@@ -6,39 +6,34 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from infra import BUILD
 
-NODE_MAJOR_MIN = 20  # the oldest release supported by aws-cdk-lib 2.275; 22 and 24 are, too
+NODE_MAJOR = 22  # the oldest release that Node.js maintains
+NODE_MAJOR_MIN = 20  # the oldest release on which aws-cdk-lib 2.275 runs
 
 
 class NodeMissing(Exception):
-    def __init__(self) -> None:
-        super().__init__(
-            f"Node.js {NODE_MAJOR_MIN} or newer is needed to synthesise the CDK app "
-            "and is not on the PATH."
-        )
+    """Node.js is missing or too old."""
 
 
 def require_node() -> None:
-    """Check the version of Node.js.
+    """Check the version of Node.js, and warn if it is no longer maintained.
 
     Raises:
         NodeMissing: no `node` is on the PATH, or it is too old.
     """
-    if _major() < NODE_MAJOR_MIN:
-        raise NodeMissing
-
-
-def _major() -> int:
-    node = shutil.which("node")
-    if node is None:
-        return 0
-    printed = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
-    digits = printed.stdout.strip().removeprefix("v").partition(".")[0]
-    return int(digits) if digits.isdigit() else 0
+    node, digits, needed = shutil.which("node"), "", f"Node.js {NODE_MAJOR} or newer is needed"
+    if node is not None:
+        printed = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
+        digits = printed.stdout.strip().removeprefix("v").partition(".")[0]
+    if not digits.isdigit() or int(digits) < NODE_MAJOR_MIN:
+        raise NodeMissing(f"{needed} to synthesise the CDK app and is not on the PATH.")
+    if int(digits) < NODE_MAJOR:
+        sys.stderr.write(f"warning: {needed} for the CDK; Node.js {digits} is not maintained\n")
 
 
 # The release 3.x, npm's `latest`, cannot be used: it rejects the output of aws-cdk-lib 2.275.

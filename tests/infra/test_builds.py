@@ -181,7 +181,7 @@ def test_missing_node_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -
     """No traceback out of the CDK's engine."""
     monkeypatch.setenv("PATH", "/nowhere")
 
-    with pytest.raises(cdk_cli.NodeMissing, match=r"^Node\.js 20 or newer is needed .* PATH\.$"):
+    with pytest.raises(cdk_cli.NodeMissing, match=r"^Node\.js 22 or newer is needed .* PATH\.$"):
         cdk_cli.require_node()
 
 
