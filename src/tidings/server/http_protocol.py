@@ -119,7 +119,8 @@ class Admission:
         return oldest is not None
 
     def add_idle(self, abort: Abort) -> None:
-        """Record that the connection that *abort* resets waits for its client."""
+        """Record that the connection that *abort* resets waits for its client from now on."""
+        self._idle.pop(abort, None)  # it becomes the latest one
         self._idle[abort] = None
 
     def remove_idle(self, abort: Abort) -> None:
@@ -180,7 +181,6 @@ class ClosingTransport:
 
         Until then the connection is idle, so *admission* may close it.
         """
-        self._admission.remove_idle(self.abort)
         self._admission.add_idle(self.abort)
         self._on_deadline, self._deadline_s = on_deadline, self._loop.time() + seconds
         if self._deadline is None or self._deadline_s < self._fires_s:
@@ -609,26 +609,26 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        self._count(len(url))
+        self._size += len(url)
+        if self._size > limits.HEAD_BYTES_MAX:
+            raise self._long_head()
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._fields += 1
         if self._fields > limits.HEAD_FIELDS_MAX:
             raise self._rejection(431, f"a head holds at most {limits.HEAD_FIELDS_MAX} fields")
-        self._count(len(name) + len(value) + 4)
+        self._size += len(name) + len(value) + 4
+        if self._size > limits.HEAD_BYTES_MAX:
+            raise self._long_head()
         if not self._in_body:  # trailers are ignored, because the head has already been checked
             name = name.lower()
             if name == b"expect" and value.lower() == b"100-continue":
                 self.expect_100_continue = True
             self.headers.append((name, value))
 
-    def _count(self, size: int) -> None:
-        self._size += size
-        if self._size > limits.HEAD_BYTES_MAX:
-            raise self._rejection(
-                431, f"a request head holds at most {limits.HEAD_BYTES_MAX} bytes"
-            )
+    def _long_head(self) -> _Refused:
+        return self._rejection(431, f"a request head holds at most {limits.HEAD_BYTES_MAX} bytes")
 
     def _rejection(self, status: int, message: str) -> _Refused:
         self._refusal = status, message
