@@ -24,14 +24,16 @@ from tidings.server import processes
 ROOT = Path(__file__).parents[2]
 START = ROOT / "docs/start"
 BIN = Path(sys.executable).parent
-WITHIN_S = 120.0
+WITHIN_S, INSTALL_S = 120.0, 900.0  # the latter if a step also installs packages
 _OUTPUT_MAX = 1 << 20
 PORTS = ("8042", "8052", "8000")
 _BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 # These parts differ from run to run: ids and cursors, and times.
 _VARIES = ((r"\b[0-9a-f]{24}\b", "0" * 24), (r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ", "TIME"))
 # tests/release and tests/world run these lines.
-_INSTALLS = re.compile(r"^((pip|npm) install|python3 -m venv|\. \.venv-start/) ?.*$", re.MULTILINE)
+_INSTALLS = re.compile(r"^((pip|npm) install|make release|python3 -m venv|\. \.venv-start/) ?.*$", re.MULTILINE)
+_REACHES_INDEX = re.compile("PIP_|SSL_CERT_|NODE_EXTRA_CA|npm_config|.*_proxy$", re.IGNORECASE)
+_SERVES = re.compile("tidings serve|http.server")
 _RUNS_ON = re.compile("follow.py|follow.mjs|pipeline run")  # until Ctrl-C
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "FRONTEND.md": ("node", "browser"),
@@ -51,6 +53,20 @@ class Folder(NamedTuple):
 
     path: Path
     ports: Mapping[str, str]
+    installs: bool = False  # run what installs, without an environment; otherwise use ours
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the environment of each shell, in which the default address has our port."""
+        ours = {"HOME": str(self.path), "TIDINGS_URL": f"http://127.0.0.1:{self.ports['8042']}"}
+        if not self.installs:
+            return {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", **ours}
+        kept = {name: os.environ[name] for name in os.environ if _REACHES_INDEX.match(name)}
+        outside = os.environ["PATH"].replace(f"{BIN}:", "")
+        return {**kept, "LANG": "C.UTF-8", "PATH": outside, **ours}
+
+    def commands(self, text: str) -> str:
+        return self.local(text if self.installs else _INSTALLS.sub(":", text))
 
     def local(self, text: str) -> str:
         for port, ours in self.ports.items():
@@ -65,7 +81,7 @@ def steps(page: Path) -> Iterator[Step | tuple[str, str]]:
         if title:
             yield title, text
         elif kind == "sh":
-            yield Step(_INSTALLS.sub(":", text), shown if following == "text" else "")
+            yield Step(text, shown if following == "text" else "")
 
 
 def normalised(text: str) -> str:
@@ -79,21 +95,16 @@ class Running:
 
     def __init__(self, step: Step, folder: Folder) -> None:
         self.step, self._expected = step, normalised(folder.local(step.output))
-        script = folder.local(step.commands)
+        self.installs = folder.installs
+        script = folder.commands(step.commands)
         if "tidings serve" in script and "--port" not in script:
             script = script.replace("tidings serve", f"tidings serve --port {folder.ports['8042']}")
-        environment = {
-            **os.environ,
-            "PATH": f"{BIN}:{os.environ['PATH']}",
-            "HOME": str(folder.path),
-            "TIDINGS_URL": f"http://127.0.0.1:{folder.ports['8042']}",
-        }
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 lives as long as the commands
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 likewise
         self._process = subprocess.Popen(
             ["bash", "-euc", script],
             cwd=folder.path,
-            env=environment,
+            env=folder.environment,
             stdout=self._log,
             stderr=self._errors,
             start_new_session=True,
@@ -111,7 +122,7 @@ class Running:
 
     def check(self, *, ends: bool = False) -> None:
         """Wait until the commands have printed what the page shows, if it does, or have ended."""
-        deadline = time.monotonic() + WITHIN_S
+        deadline = time.monotonic() + (INSTALL_S if self.installs else WITHIN_S)
         while self._process.poll() is None and time.monotonic() < deadline:
             if not ends and (not self._expected or self._printed() == self._expected):
                 return
@@ -140,16 +151,23 @@ def _pages() -> Iterator[Any]:
 
 @pytest.mark.parametrize("page", list(_pages()))
 def test_a_quick_start_works(page: Path, tmp_path: Path) -> None:
-    """Servers stay until the end of the page; other commands end, or are stopped by Ctrl-C."""
     folder = Folder(tmp_path, {port: str(processes.free_port()) for port in PORTS})
     (tmp_path / "node_modules/@tidings").mkdir(parents=True)
     (tmp_path / "node_modules/@tidings/client").symlink_to(ROOT / "clients/javascript")
+    play(page, folder)
+
+
+def play(page: Path, folder: Folder) -> None:
+    """Write the files of *page* and run its commands in *folder*, one shell for each step.
+
+    Servers stay until the end of the page; other commands end, or are stopped by Ctrl-C.
+    """
     with ExitStack() as servers:
         for step in steps(page):
             if not isinstance(step, Step):
                 name, text = step
-                (tmp_path / name).write_text(folder.local(text))
-            elif "serve" in step.commands:
+                (folder.path / name).write_text(folder.local(text))
+            elif _SERVES.search(step.commands):
                 servers.enter_context(Running(step, folder)).check()
             else:
                 with Running(step, folder) as running:

@@ -9,5 +9,6 @@ VERSION = "0.1.0"
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that installs *extra*; no index has Tidings, so it needs a checkout."""
-    return f"install the extra in a checkout of Tidings: pip install '.[{extra}]'"
+    """Return how to install *extra*; no index has Tidings, so the command needs a checkout."""
+    command = f"pip install '.[{extra}]'"
+    return f"install the extra `{extra}`, in a checkout: {command} (docs/start/INSTALL.md)"

@@ -160,7 +160,8 @@ def test_what_has_to_be_installed_is_said() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (
-        "; for Sqs, install the extra in a checkout of Tidings: pip install '.[flow-aws]'"
+        "; for Sqs, install the extra `flow-aws`, in a checkout: pip install '.[flow-aws]'"
+        " (docs/start/INSTALL.md)"
         in done.stderr.splitlines()[-1]
     )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

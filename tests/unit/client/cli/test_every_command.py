@@ -151,4 +151,4 @@ def test_every_help_text_is_shown_without_extras(base: Path) -> None:
     assert {path: each for path, each in found.items() if each[0] != 0} == {}
     usages = {path: re.sub(r"\s+", " ", text).strip() for path, (_, text, _) in found.items()}
     assert [path for path, text in usages.items() if f"tidings {path}".strip() not in text] == []
-    assert "install the extra in a checkout of Tidings: pip install '.[serve]'" in unmet
+    assert "install the extra `serve`, in a checkout: pip install '.[serve]'" in unmet
