@@ -27,7 +27,10 @@ BUILD = ROOT / "build/site"  # the staged documents and the complete configurati
 HTML = "html"  # the folder in `BUILD` into which the generator writes
 # The sections of the site, with their pages in order. A pattern adds the other pages by name.
 NAVIGATION: Mapping[str, Sequence[str]] = {
-    "Start": ("index.md", "start/INSTALL.md", "start/BACKEND.md", "start/FRONTEND.md", "start/*.md"),
+    "Start": (
+        "index.md",
+        *(f"start/{each}.md" for each in ("INSTALL", "BACKEND", "FRONTEND", "*")),
+    ),
     "Concepts": ("concepts/LOG.md", "concepts/DELIVERY.md", "concepts/*.md"),
     "Guides": ("guides/*.md",),
     "Operations": ("operations/*.md",),

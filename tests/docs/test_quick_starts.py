@@ -29,9 +29,11 @@ _OUTPUT_MAX = 1 << 20
 PORTS = ("8042", "8052", "8000")
 _BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 # These parts differ from run to run: ids and cursors, and times.
-_VARIES = ((r"\b[0-9a-f]{24}\b", "0" * 24), (r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ", "TIME"))
+_VARIES = ((r"\b[0-9a-f]{24}\b", "0" * 24), (r"\b20\d\d-[\d-]+T[\d:.]+Z", "TIME"))
 # tests/release and tests/world run these lines.
-_INSTALLS = re.compile(r"^((pip|npm) install|make release|python3 -m venv|\. \.venv-start/) ?.*$", re.MULTILINE)
+_INSTALLS = re.compile(
+    r"^((pip|npm) install|make release|python3 -m venv|\. \.venv-start/) ?.*$", re.MULTILINE
+)
 _REACHES_INDEX = re.compile("PIP_|SSL_CERT_|NODE_EXTRA_CA|npm_config|.*_proxy$", re.IGNORECASE)
 _SERVES = re.compile("tidings serve|http.server")
 _RUNS_ON = re.compile("follow.py|follow.mjs|pipeline run")  # until Ctrl-C
@@ -63,7 +65,8 @@ class Folder(NamedTuple):
             return {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", **ours}
         kept = {name: os.environ[name] for name in os.environ if _REACHES_INDEX.match(name)}
         outside = os.environ["PATH"].replace(f"{BIN}:", "")
-        return {**kept, "LANG": "C.UTF-8", "PATH": outside, **ours}
+        home = {"HOME": str(self.path.parent), "PIP_QUIET": "1"}  # the clone stays unchanged
+        return {**kept, "LANG": "C.UTF-8", "PATH": outside, **ours, **home}
 
     def commands(self, text: str) -> str:
         return self.local(text if self.installs else _INSTALLS.sub(":", text))

@@ -139,9 +139,10 @@ QUIET_S = 1.5  # an event that has not arrived by then was not sent
 PASSWORD, OTHER = "correct horse", "battery staple"
 OLD_SERVER = "545B55C7F095528DD0F3863C"  # an ObjectId of 2014
 OPLOG_STATE = re.compile(r"(?:[0-9]{0,13}|[0-9a-f]{24})\Z", re.ASCII)
+_LINE = "{event}  {object}  [{parents}]  {cursor}"
 CLIENTS = {
-    "tail": [*TIDINGS, "tail"],
-    "tail --transport sse": [*TIDINGS, "tail", "--transport", "sse"],
+    "tail": [*TIDINGS, "tail", "--format", _LINE],
+    "tail --transport sse": [*TIDINGS, "tail", "--format", _LINE, "--transport", "sse"],
     "oplogc": [sys.executable, "-m", "tests.compat.oplog.oplogc"],
 }
 every_client = pytest.mark.parametrize("client", CLIENTS)
@@ -184,7 +185,9 @@ class Tail:
 @contextmanager
 def _tail(client: str, host: Server, *arguments: str) -> Iterator[Tail]:
     command = [*CLIENTS[client], *arguments, host.url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         try:
             yield Tail(process)
         finally:

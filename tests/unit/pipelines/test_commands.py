@@ -161,8 +161,7 @@ def test_what_has_to_be_installed_is_said() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (
         "; for Sqs, install the extra `flow-aws`, in a checkout: pip install '.[flow-aws]'"
-        " (docs/start/INSTALL.md)"
-        in done.stderr.splitlines()[-1]
+        " (docs/start/INSTALL.md)" in done.stderr.splitlines()[-1]
     )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = {sample.extra for sample in (*SINKS.values(), *SOURCES.values())} - {""}

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
-_COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
 NONE = "none"
 SOURCE = "tidings.source"  # the key, in click's context, of the source of the feed's address
 DEFAULT_SOURCE = "the default"
@@ -28,33 +27,11 @@ HAS_PASSWORD = "tidings.has_password"  # the key of False if the command has no 
 _GIVEN = ("-", "URL")  # how the sources begin that the user has just typed
 _NO_PASSWORD_SET = "no_password_set"
 _WIDE = 100_000  # columns of a pipe or file, so that no cell is truncated or wrapped
-_NAME_CHARS = len("insert")
 # Events may contain any characters. Control characters could change the terminal, and direction
 # marks could reverse the line.
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-
-
-def human(event: Event) -> str:
-    """Return `2026-11-20 17:19:10Z  insert  video/x32  [channel/7]  <id>`, or `** reset  <id>`."""
-    if not event.is_operation:
-        return f"{click.style(f'** {event.name}', bold=True)}  {_faint(event.id)}"
-    name = printable(event.name).ljust(_NAME_CHARS)
-    parents = event.data.get("parents") or []
-    return "  ".join(
-        part
-        for part in (
-            _faint(_moment(event.data.get("timestamp"))),
-            click.style(name, fg=_COLOURS.get(event.name, "cyan")),
-            printable(f"{event.data.get('type', '?')}/{event.data.get('id', '?')}"),
-            printable(f"[{', '.join(map(str, parents))}]")
-            if isinstance(parents, list) and parents
-            else "",
-            _faint(event.id),
-        )
-        if part
-    )
 
 
 def machine(event: Event) -> str:
@@ -290,13 +267,3 @@ def minute(time: str | None) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape", "surrogatepass").decode("ascii")
-
-
-def _faint(text: str) -> str:
-    return click.style(printable(text), dim=True)
-
-
-def _moment(timestamp: object) -> str:
-    """Return *timestamp* to the second, with a fixed width: `2026-11-20 17:19:10Z`."""
-    text = str(timestamp or "")
-    return f"{text[:10]} {text[11:19]}Z" if len(text) >= len("2026-11-20T17:19:10Z") else text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import threading
 import time
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidings.client.cli import render
+from tidings.client.cli.lines import Line, line_of, plain
+from tidings.client.cli.log_range import LogRange, Matches, Moment, before, matching
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import (
     Access,
@@ -22,7 +25,9 @@ from tidings.client.cli.options import (
     json_option,
     switch_options,
 )
+from tidings.client.cli.render import machine
 from tidings.client.errors import Lost, WrongUrl
+from tidings.client.events import RESET, Event
 from tidings.client.retries import PRINT_S, is_over, stop_on_signals
 from tidings.core.model.operations import to_canonical_json
 
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from tidings.client.feed_api import NamedConsumers
 
 LOOK_EVERY_S = 0.2  # an idle `tail` notices a signal within this time
+DECIMAL_MAX = 13  # digits of a cursor that requests a copy
 EMPTY = "-1"  # printed in place of an id if the log has no message
 
 
@@ -38,10 +44,26 @@ EMPTY = "-1"  # printed in place of an id if the log has no message
 @click.option("--ws-url", help="Address of the WebSocket.  [default: /ws of --url]")
 @click.option(
     "--from",
-    "cursor",
-    metavar="CURSOR",
-    help="Start after this event id, with a copy of everything (`0`), or at the end (`now`, the"
+    "begin",
+    type=Moment(cursors=True),
+    metavar="START",
+    help="Start with a copy of everything (`0`), the log (`oldest`), a time with its zone"
+    " (2026-11-28T21:00Z), an age (90s, 1h, 2d), after an event id, or at the end (`now`, the"
     " default).",
+)
+@click.option(
+    "--until",
+    "until_ms",
+    type=Moment(),
+    metavar="TIME",
+    help="Stop before the events that were committed at this time, with its zone, or age.",
+)
+@click.option(
+    "-n",
+    "--last",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Start with the last N operations of the log that match.",
 )
 @filter_options
 @switch_options
@@ -64,42 +86,171 @@ EMPTY = "-1"  # printed in place of an id if the log has no message
     help="WebSocket or Server-Sent Events.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N operations.")
+@click.option(
+    "--fields",
+    metavar="A,B",
+    help="Print these fields of an event, separated by tabs: time, event, type, id, object,"
+    " parents, data, data.NAME, cursor.",
+)
+@click.option("--format", "template", metavar="TEXT", help="Print TEXT with {FIELD} replaced.")
+@click.option(
+    "--grep",
+    metavar="REGEX",
+    help="Print only events that match in the line `TIME EVENT TYPE/ID DATA`.",
+)
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Stop after N operations, or after a copy with fewer.",
+)
 @click.argument("address", required=False, metavar="[URL]")
 def tail(
-    feed: Access, wanted: dict[str, Any], as_json: bool, count: int | None, **options: Any
+    feed: Access,
+    wanted: dict[str, Any],
+    begin: str | int | None,
+    until_ms: int | None,
+    last: int | None,
+    as_json: bool,
+    fields: str | None,
+    template: str | None,
+    grep: str | None,
+    count: int | None,
+    **options: Any,
 ) -> None:
     """Show the events of the feed at URL (or --url), one line per event, until Ctrl-C.
 
-    After a lost connection, the command reconnects, with a line on stderr, and resumes after the
-    last event shown. `** reset` means that a copy of everything follows, `** live` that the copy is
-    complete.
+    A line has the time, the event, TYPE/ID and the data of the operation. Lines are cut at the
+    width of a terminal, but never in a pipe. Remarks are on stderr: `** reset` before a copy of the
+    current state, `** live` after it, and lost connections, after which the command resumes behind
+    the last event shown.
 
     \b
     Examples:
       tidings tail                                    changes from now on
-      tidings tail --from 0 --types video,channel     a copy first, of two types
+      tidings tail -n 20                              the last 20 changes first
+      tidings tail --from 1h --types video,channel    the last hour, of two types
+      tidings tail --from 0 --grep draft              a copy first; only with `draft`
+      tidings tail --from 2d --until 1d --json        one day of the log, then stop
+      tidings tail --format '{time} {id} {data.title}'
       tidings tail --ids 'x3*'                        ids that begin with x3
       tidings tail --state-file seen --json           for programs that restart
       tidings tail --state-file seen --allow-replication   first start with a copy
-      tidings tail --from 0 --count 10                ten operations, then stop
     """
+    if sum((as_json, fields is not None, template is not None)) > 1:
+        raise click.UsageError("give only one of --json, --fields and --format")
+    if last is not None and begin is not None:
+        raise click.UsageError("--last cannot be used with --from")
+    line = line_of(as_json, template, (fields or "").split(",") if fields else ())
+    printer = _Printer(line, _pattern(grep), count)
+    cursor = begin if isinstance(begin, str) else None
+    if isinstance(begin, int) or last is not None or _is_past(until_ms):
+        with feed.asking() as api:
+            found = LogRange(api)
+            cursor = _start(found, begin, until_ms, last, matching(wanted))
+            if _is_past(until_ms):
+                assert until_ms is not None
+                _show_past(found, cursor, until_ms, matching(wanted), printer)
+                return
+    _follow(feed, {**options, **wanted, "cursor": cursor}, until_ms, printer)
+
+
+def _pattern(grep: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if grep is None else re.compile(grep)
+    except re.error as error:
+        raise click.UsageError(f"--grep {grep}: {error}") from None
+
+
+def _is_past(ms: int | None) -> bool:
+    return ms is not None and ms <= _now_ms()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _start(
+    found: LogRange, begin: str | int | None, until_ms: int | None, last: int | None, wants: Matches
+) -> str:
+    """Return the cursor for --from TIME or --last; report a log that begins later."""
+    if last is not None:
+        high = None if until_ms is None else found.page_at(until_ms)
+        entries = found.last(last, wants, high)
+        return before(entries[0]) if entries else found.end
+    if not isinstance(begin, int):
+        if begin is None or len(begin) <= DECIMAL_MAX:
+            raise click.UsageError("a past --until needs --last, or a --from in the log")
+        return begin
+    page = found.page_at(begin)
+    if begin and page == found.floor > 1:
+        click.echo("** the log begins later; `--from 0` shows the current state", err=True)
+    return found.cursor_at(page)
+
+
+def _show_past(
+    found: LogRange, cursor: str, until_ms: int, wants: Matches, printer: _Printer
+) -> None:
+    for entry in filter(wants, found.until(cursor, until_ms)):
+        if printer.is_done:
+            break
+        printer.show(Event(entry["id"], entry["event"], entry["data"]))
+
+
+def _follow(feed: Access, options: dict[str, Any], until_ms: int | None, printer: _Printer) -> None:
     from tidings.client.consumer import Consumer
 
     stopped = threading.Event()
     stop_on_signals(stopped.set, within_s=PRINT_S)
-    options |= {"feed": feed.feed, **feed.access, **wanted}
+    options |= {"feed": feed.feed, **feed.access}
     with (
         render.failures(usage=WrongUrl),
         Consumer(feed.url, **options, on_lost=render.retrying) as consumer,
     ):
-        while not (stopped.is_set() or consumer.ended or count == 0):
+        while not (stopped.is_set() or consumer.ended or printer.is_done or _is_past(until_ms)):
             delivery = consumer.within(LOOK_EVERY_S)
             if delivery is not None:
-                event = delivery.event
-                click.echo(render.machine(event) if as_json else render.human(event))
+                printer.show(delivery.event)
                 delivery.ack()
-                count = count - 1 if count and delivery.is_operation else count
+
+
+class _Printer:
+    """Prints events as lines of *line*, at most *count*, and remarks about copies."""
+
+    def __init__(self, line: Line, grep: re.Pattern[str] | None, count: int | None) -> None:
+        self._line, self._grep, self._left, self._count = line, grep, count, count
+        self._copied: int | None = None  # the objects of the copy that arrives
+        self.is_done = False
+
+    def show(self, event: Event) -> None:
+        if not event.is_operation:
+            self._remark(event)
+            if self._line is not machine:
+                return
+        elif self._copied is not None:
+            self._copied += 1
+        if self._grep is not None and not self._grep.search(plain(event)):
+            return
+        click.echo(self._line(event))
+        if self._left and event.is_operation:
+            self._left -= 1
+            self.is_done |= self._left == 0
+
+    def _remark(self, event: Event) -> None:
+        if event.name == RESET:
+            self._copied = 0
+            text = "** reset: the current state follows, then changes"
+        else:
+            if self._copied is None:
+                return
+            number = f"{self._copied:,} object{'' if self._copied == 1 else 's'}"
+            text = f"** live: that was the current state, {number}; changes follow"
+            if self._left:
+                text = f"** live: the current state has {number}, so --count ends here"
+                self.is_done = True
+            self._copied = None
+        if self._line is not machine:
+            click.echo(f"{click.style(text, bold=True)}  {event.id}", err=True)
 
 
 @click.command(epilog=EXIT_CODES)

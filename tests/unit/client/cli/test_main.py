@@ -30,6 +30,7 @@ from tests.contract.answering import Answer, Answering, answering
 from tests.unit.client.command import TIDINGS, WITHIN_S, tidings
 from tests.unit.client.fake_feed import Running, event_id
 from tidings.client.cli import render
+from tidings.client.cli.lines import Columns, line_of, plain
 from tidings.client.cli.main import main
 from tidings.client.events import Event
 from tidings.pipelines.templates import render_file
@@ -140,17 +141,15 @@ def test_post_waits_out_an_outage(server: Running) -> None:
 
 @pytest.mark.parametrize("transport", ["ws", "sse"])
 def test_tail_for_a_person(server: Running, transport: str) -> None:
-    """It prints one line per event; reset and live are highlighted; --count ends it."""
+    """It prints one line per event, and remarks on stderr; --count ends it."""
     server.append(_video(1))
     found = tidings(
         *("tail", "--url", server.url, "--from", "0", "--count", "1", "--transport", transport)
     )
 
     assert found.returncode == 0
-    assert found.stdout.splitlines() == [
-        "** reset  1",
-        "2026-11-20 17:19:10Z  insert  video/x1  [channel/7]  000000000000000001800000",
-    ]
+    assert found.stdout == "2026-11-20T17:19:10.94Z insert video/x1\n"
+    assert found.stderr == "** reset: the current state follows, then changes  1\n"
 
 
 def test_tail_for_a_program(server: Running) -> None:
@@ -241,7 +240,7 @@ def test_a_reader_that_goes_away(server: Running, tmp_path: Path) -> None:
         server.append(_video(101))
         assert process.wait(WITHIN_S) == 0
         assert process.stderr is not None
-        assert process.stderr.read() == ""
+        assert all(line.startswith("** ") for line in process.stderr)
 
 
 def test_a_refused_tail_fails(server: Running) -> None:
@@ -265,11 +264,13 @@ def test_a_file_that_holds_no_cursor(server: Running, tmp_path: Path) -> None:
 def test_hostile_text_cannot_command_the_terminal() -> None:
     """Posted text is shown escaped: no control character, no change of direction."""
     data = {"type": "a\x1b]0;owned\x07", "id": "b\nc\u202e\x9b\ud800", "parents": ["\r"]}
-    shown = render.human(Event("\x1b", "insert\x1b", data))
-    text = re.sub(r"\x1b\[\d*m", "", shown)  # our own colours
+    event = Event("\x1b", "insert\x1b", data)
+    coloured = re.sub(r"\x1b\[\d*m", "", Columns()(event))  # our own colours
+    fields = line_of(as_json=False, template=None, fields=["parents", "cursor", "nothing"])
 
-    assert "\\x1b]0;owned\\x07/b\\nc\\u202e\\x9b\\ud800" in text
-    assert text.isprintable()
+    assert "\\x1b]0;owned\\x07/b\\nc\\u202e\\x9b\\ud800" in plain(event)
+    assert plain(event).isprintable() and coloured.isprintable()
+    assert fields(event) == "\\r\t\\x1b\t"
     assert render.machine(Event("1", "insert", data)).isascii()
 
 
