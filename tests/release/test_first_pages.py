@@ -58,7 +58,7 @@ def test_the_readme(folder: Folder) -> None:
     port = folder.ports["8042"]
     makefile = folder.path / "Makefile"
     makefile.write_text(makefile.read_text().replace("serve --demo", f"serve --demo --port {port}"))
-    shell = {"cwd": folder.path, "env": folder.environment}
+    shell: dict[str, Any] = {"cwd": folder.path, "env": folder.environment}
     with subprocess.Popen(["bash", "-euc", serve], **shell, start_new_session=True) as server:
         try:
             _await(f"http://127.0.0.1:{port}/health", server)
