@@ -122,7 +122,7 @@ def tail(
 
     A line has the time, the event, TYPE/ID and the data of the operation. Lines are cut at the
     width of a terminal, but never in a pipe. Remarks are on stderr: `** reset` before a copy of the
-    current state, `** live` after it, and lost connections, after which the command resumes behind
+    current state, `** live` after it, and lost connections, after which the command resumes after
     the last event shown.
 
     \b
@@ -130,8 +130,8 @@ def tail(
       tidings tail                                    changes from now on
       tidings tail -n 20                              the last 20 changes first
       tidings tail --from 1h --types video,channel    the last hour, of two types
-      tidings tail --from 0 --grep draft              a copy first; only with `draft`
-      tidings tail --from 2d --until 1d --json        one day of the log, then stop
+      tidings tail --from 0 --grep draft              a copy first, filtered
+      tidings tail --from 2d --until 1d --json        one day of the log
       tidings tail --format '{time} {id} {data.title}'
       tidings tail --ids 'x3*'                        ids that begin with x3
       tidings tail --state-file seen --json           for programs that restart

@@ -103,7 +103,7 @@ def test_ascii(url: str) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     shown = subprocess.run(words, env=environment, capture_output=True, check=True)
 
-    assert b"video/caf\\xe9-\\u4e2d\\U0001f600 " in shown.stdout
+    assert b"video/caf\\xe9-\\u4e2d\\U0001f600\n" in shown.stdout
 
 
 @pytest.mark.parametrize(
