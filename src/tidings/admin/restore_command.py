@@ -7,7 +7,9 @@ import json
 import click
 
 from tidings.admin.archive_command import page_of, store_at, url_of
+from tidings.admin.restored_tables import complete
 from tidings.admin.state_target import StateTarget, state_options
+from tidings.aws.config.stages import table_name
 from tidings.aws.effects import new_runtime
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core.archive.segments import ArchiveStore
@@ -43,7 +45,8 @@ def restore(
     pages get a new copy of everything. If the command is killed, run it again. Afterwards, repair
     the state with `tidings rebuild`.
 
-    With --tables, the stage's own tables refuse posts from now on; clients repeat them. To use
+    With --tables, the restored tables get the deletion protection, tags and other settings of the
+    stage's template, and the stage's own tables refuse posts; clients repeat them. To use
     these tables again instead of the restored ones, run the command without --tables.
 
     \b
@@ -62,6 +65,9 @@ def restore(
         last_page = assigned or None  # a smaller head is damaged
     plan = restorer.plan(target.feed, last_page, assigned=assigned)
     done = None if dry_run else restorer.restore(target.feed, plan)
+    if target.used and not dry_run:
+        stage, log = target.settings.stage, target.settings.log_table
+        complete(stage, log.removeprefix(table_name(stage, "log", "")), target.client)
     click.echo(json.dumps(_as_json(target.feed, plan, done)) if as_json else _as_text(plan, done))
 
 

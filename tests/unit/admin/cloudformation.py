@@ -1,7 +1,8 @@
-"""CloudFormation's answer to DescribeStacks for one stack, as AWS spells it."""
+"""CloudFormation's answers to DescribeStacks and GetTemplate for one stack, as AWS spells them."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
+from xml.sax.saxutils import escape
 
 import boto3
 import pytest
@@ -28,7 +30,9 @@ def describing(name: str, outputs: Mapping[str, str], *others: str) -> Iterator[
         def do_POST(self) -> None:
             asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
             (wanted,) = asked.get("StackName", [name])  # without one, all there are
-            if wanted in (name, *others):
+            if asked["Action"] == ["GetTemplate"]:
+                status, text = 200, _template()
+            elif wanted in (name, *others):
                 status, text = 200, _found(wanted, outputs if wanted == name else {})
             else:
                 status, text = _missing(wanted)
@@ -80,6 +84,28 @@ def deployed(
             for copy in copies:
                 create(client, replace(table, name=f"tidings-dev-{table.name}-{copy}"))
         yield client
+
+
+def _template() -> str:
+    """Return the template of a stack of data that protects its tables."""
+    resources = {
+        f"Tables{each.name.capitalize()}1A2B": {
+            "Type": "AWS::DynamoDB::Table",
+            "Properties": {
+                "DeletionProtectionEnabled": True,
+                "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
+                "TimeToLiveSpecification": {"AttributeName": each.ttl_attribute, "Enabled": True},
+                "Tags": [{"Key": "tidings:stage", "Value": "dev"}],
+            }
+            | ({"StreamSpecification": {"StreamViewType": "KEYS_ONLY"}} if each.stream else {}),
+        }
+        for each in TABLES
+    }
+    body = escape(json.dumps({"Resources": resources}))
+    return (
+        f'<GetTemplateResponse xmlns="{_NAMESPACE}"><GetTemplateResult>'
+        f"<TemplateBody>{body}</TemplateBody></GetTemplateResult></GetTemplateResponse>"
+    )
 
 
 def _found(name: str, outputs: Mapping[str, str]) -> str:

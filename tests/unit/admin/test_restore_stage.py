@@ -85,6 +85,27 @@ def test_tables_beside_those_in_use_are_taken_up(client: Any, tmp_path: Path) ->
     assert DynamoDBLog(client, "log", "control").head("main") == 0
 
 
+def test_restored_tables_get_the_settings_that_dynamodb_does_not_restore(client: Any) -> None:
+    """A table that was not restored is left to the deployment."""
+    _restored(client)
+    client.delete_table(TableName="tidings-dev-outbox-2")
+    for _ in range(2):
+        assert _run("--tables", "2").exit_code == 0
+    for table in ("log", "state", "control"):
+        name = f"tidings-dev-{table}-2"
+        found = client.describe_table(TableName=name)["Table"]
+        assert found["DeletionProtectionEnabled"]
+        assert found.get("StreamSpecification", {}).get("StreamEnabled", False) is (table == "log")
+        tags = client.list_tags_of_resource(ResourceArn=found["TableArn"])["Tags"]
+        assert {each["Key"]: each["Value"] for each in tags} == {"tidings:stage": "dev"}
+        expiry = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+        assert expiry == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires"}
+        backups = client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
+        recovery = backups["PointInTimeRecoveryDescription"]
+        assert recovery["PointInTimeRecoveryStatus"] == "ENABLED"
+    assert not client.describe_table(TableName="log")["Table"]["DeletionProtectionEnabled"]
+
+
 @pytest.mark.parametrize(
     ("options", "feed", "code", "said"),
     [
