@@ -36,6 +36,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from tidings.core import limits
 from tidings.http.asgi import ARRIVAL, CUT_AFTER, WRITE_NOW, Arrival, has_length
 from tidings.server.meters import OTHER, Meters
+from tidings.server.posts import HEAD_BYTES_MAX as LEARNED_BYTES_MAX
 from tidings.server.posts import Post
 
 if TYPE_CHECKING:
@@ -493,16 +494,21 @@ class HttpProtocol(HttpToolsProtocol):
     # Receiving.
 
     def data_received(self, data: bytes) -> None:
-        if self._held or self._post is not None:
+        was_held = bool(self._held)
+        if was_held:
             data, self._held = self._held + data, b""
         if self._post is not None:
             self._held = data
             self.flow.pause_reading()
-        elif self._posts is None or not self._take_post(data, self._posts):
+        elif self._posts is None or not self._take_post(data, self._posts, may_hold=not was_held):
             self._receive(data)
 
-    def _take_post(self, data: bytes, posts: Posts) -> bool:
-        """Return True if *data* is a post with a known head, or its beginning."""
+    def _take_post(self, data: bytes, posts: Posts, *, may_hold: bool) -> bool:
+        """Return True if *data* is a post with a known head, or its beginning.
+
+        A beginning is held only once if *may_hold* is True, so that a body in many pieces has the
+        time limits of other bodies.
+        """
         if self._in_message or self._active is not None or self.flow.write_paused:
             return False
         if self._is_deaf or self._connection.is_lingering or self.admission.is_ending:
@@ -510,7 +516,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.admission.meters.observe_answer is not None:
             return False
         found = posts.match(data)
-        if found is None or len(data) > found.end:
+        if found is None or len(data) > found.end or (len(data) < found.end and not may_hold):
             return False
         if len(data) < found.end:  # the body often arrives in a packet right after the head
             self._held = data
@@ -705,7 +711,9 @@ class HttpProtocol(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )
         cycle.arrival = self._arrival
-        cycle.head, self._first = self._first, b""
+        if self._posts is not None and self.scope["method"] == "POST":
+            cycle.head = self._first[:LEARNED_BYTES_MAX]
+        self._first = b""
         cycle.scope[WRITE_NOW] = cycle.write_now  # type: ignore[literal-required]
         cycle.scope[CUT_AFTER] = self._connection.cut_after  # type: ignore[literal-required]
         return cycle

@@ -3,8 +3,8 @@
 Most producers send the same head again and again, with another body. So the first post with a head
 takes the way of every request: parser, app, endpoint. If it is answered with 204, its head is
 learned, without the fields in `_VOLATILE`, which differ from post to post. A later post with a
-known head skips this way. Only facts that follow from the bytes of a head are learned. Whether the
-feed exists, and what the credential permits, is decided again for each batch.
+known head skips this way. Only facts that follow from the bytes of a head are learned. The
+existence of the feed and the rights of the credential are checked again for each batch.
 
 A batch is closed when its job begins. The job appends its posts in order of arrival, and the commit
 writes them together. A post that cannot be accepted takes the ordinary way, which answers with the
@@ -24,6 +24,7 @@ from tidings.core.ingest.ingest import PostRequest, append_lines, check_key
 from tidings.core.newest import Newest
 from tidings.core.tracing import HEADER, XRAY_HEADER, parse_trace_headers
 from tidings.http.asgi import encode_headers
+from tidings.server.writer import JOBS_MAX, JOBS_S_MAX
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from tidings.http.request import Answer, Request
     from tidings.server.writer import Writer
 
-POSTS_MAX = 256  # posts in a batch; more would delay the first of them and save little
-BATCH_S_MAX = 0.01  # the posts of a batch that were not appended by then form the next batch
 BODY_BYTES_MAX = 16 * 1024  # a larger body takes the ordinary way, in a thread
 HEAD_BYTES_MAX = 4 * 1024  # a head with a token has about 1 KB
 HEADS_MAX = 2_000  # learned heads, at most 8 MB; a fleet of producers has a few of them
@@ -150,7 +149,7 @@ class Posts:
         """Use *plan* for each later post with the head at the beginning of *data*."""
         end = data.find(b"\r\n\r\n") + 2
         head = _VOLATILE.sub(b"", data[:end])
-        if 2 < end <= HEAD_BYTES_MAX and b"HTTP/1.1\r\n" in head:
+        if 2 < end <= HEAD_BYTES_MAX and head.partition(b"\r\n")[0].endswith(b" HTTP/1.1"):
             self._plans[head] = plan
 
     def match(self, data: bytes) -> Found | None:
@@ -161,23 +160,18 @@ class Posts:
         if plan is None:
             return None
         volatile = _VOLATILE.findall(head)
-        if len(volatile) == 1:
-            name, length = volatile[0]
-            if len(name) != len(b"content-length"):
-                return None
-        else:
-            names = {name.lower(): value for name, value in volatile}
-            length = names.get(b"content-length", b"")
-            if len(names) < len(volatile):
-                return None
-        if not _DIGITS.fullmatch(length) or int(length) > BODY_BYTES_MAX:
+        values = {name.lower(): value for name, value in volatile}
+        length = values.get(b"content-length", b"")
+        if len(values) < len(volatile) or not _DIGITS.fullmatch(length):
+            return None
+        if int(length) > BODY_BYTES_MAX:
             return None
         return Found(plan, end + 2, end + 2 + int(length), volatile)
 
     def add(self, post: Post) -> None:
         """Append *post* with the next commit; then call one of the methods of its sender."""
         batch = self._open
-        if batch is None or len(batch.posts) >= POSTS_MAX:
+        if batch is None or len(batch.posts) >= JOBS_MAX:
             batch = self._open = _Batch()
             done = self._writer.queue(lambda: self._decide(batch))
             done.add_done_callback(lambda done: self._settle(batch, done))
@@ -187,7 +181,7 @@ class Posts:
         """Append the posts of *batch*, in a transaction. A repeated call appends them again."""
         if batch is self._open:
             self._open = None
-        ingester, until_s = self._ingester, time.monotonic() + BATCH_S_MAX
+        ingester, until_s = self._ingester, time.monotonic() + JOBS_S_MAX
         now_ms, operations = ingester.tracer.runtime.clock(), 0
         admitted: dict[Plan, tuple[str, Allowed] | None] = {}
         for at, post in enumerate(batch.posts):

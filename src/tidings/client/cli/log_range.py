@@ -73,7 +73,7 @@ class LogRange:
         self.head = end.page + 1 if isinstance(first, Place) and isinstance(end, Place) else 0
 
     def page_at(self, ms: int) -> int:
-        """Return the first page that was committed at or after *ms*; `head` if there is none."""
+        """Return the first page that was committed at or after *ms*, or else `head`."""
         low, high = self.floor, self.head
         while low < high:
             middle = (low + high) // 2
