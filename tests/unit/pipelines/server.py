@@ -44,7 +44,7 @@ def make(folder: Path) -> None:
         _give(folder, _USER)
     options = ["-U", "tidings", "--auth=trust", "-E", "UTF8"]
     made: list[str | Path] = [programs / "initdb", "-D", data, *options]
-    subprocess.run(made, check=True, capture_output=True, user=_USER, cwd=folder)
+    subprocess.run(made, check=True, user=_USER, cwd=folder)
 
 
 @contextmanager
