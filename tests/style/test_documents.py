@@ -54,12 +54,12 @@ def test_the_guide_for_contributors_is_short() -> None:
 
 
 def test_every_dependency_has_its_reason_and_its_sum() -> None:
-    """In ADR 6 and in the lock, which `make lock` renews."""
+    """In DEPENDENCIES.md and in the lock, which `make lock` renews."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"].values()
     required = [*project["dependencies"], *(each for extra in extras for each in extra)]
     names = {re.split(r"[^\w.-]", each)[0] for each in required} - {"tidings"}
-    reasons = set(re.findall(r"[\w.-]+", (ROOT / "docs/adr/0006-dependencies.md").read_text()))
+    reasons = set(re.findall(r"[\w.-]+", (ROOT / "docs/design/DEPENDENCIES.md").read_text()))
     locked = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements.lock").read_text(), re.M))
 
     assert len(names) > 30
