@@ -1,4 +1,4 @@
-"""The documents: links lead somewhere, words are defined, each threat has a test."""
+"""The documents: links lead somewhere, decisions are short, each threat has a test."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 WRITTEN_BY_A_RUN = {"bench/RESULTS.md"}
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 SECURITY = (ROOT / "docs/operations/SECURITY.md").read_text()
+_DECISIONS = (ROOT / "docs/adr/README.md").read_text()
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 _LINK = re.compile(r"\]\(([^)\s#]+)")
 
@@ -51,6 +52,15 @@ def test_the_guide_for_contributors_is_short() -> None:
 
     assert len(screens.splitlines()) <= 120
     assert len(re.findall(r"^\| `", layers, re.M)) == 8
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/adr/*.md")), ids=lambda page: page.name)
+def test_decisions_are_short(page: Path) -> None:
+    """A decision has at most 300 words and is in the list; the list may grow."""
+    words = [each for each in page.read_text().split() if re.search(r"\w", each)]
+
+    assert page.name == "README.md" or len(words) <= 300
+    assert page.name == "README.md" or f"]({page.name})" in _DECISIONS
 
 
 def test_every_dependency_has_its_reason_and_its_sum() -> None:
