@@ -1,7 +1,7 @@
 // One event in full, in a dialog: its fields, its data, and the forms in which streams send it.
 
 import { stringify } from "./client/numbers.js";
-import { copyButton, h, moment, visible } from "./page.js";
+import { copyButton, h, time, visible } from "./page.js";
 
 const ROW_DIGITS = "89abcdef"; // the slot of a row of a copy begins with one of these
 
@@ -71,11 +71,11 @@ function facts({ id, data }) {
     ["Type", data.type],
     ["Id", data.id, copyButton("the id", () => data.id)],
     ...lists.map((name) => [name[0].toUpperCase() + name.slice(1), data[name]?.join("\n") || "none"]),
-    ["Timestamp", data.timestamp ?? "none"],
+    ["Timestamp", data.timestamp ? time(data.timestamp) : "none"],
     ...(data.ref ? [["Link", data.ref]] : []),
-    ...(isRow({ id }) ? [["Sent as", "a row of a copy"]] : [["Committed", `${moment(seconds * 1000)} UTC`]]),
+    ...(isRow({ id }) ? [["Sent as", "a row of a copy"]] : [["Committed", time(seconds * 1000)]]),
     ["Cursor", id, copyButton("the cursor", () => id)],
   ];
   return h("dl", { class: "facts" }, known.map(([name, value, copies]) =>
-    [h("dt", {}, name), h("dd", {}, visible(String(value)), copies && " ", copies)]).flat());
+    [h("dt", {}, name), h("dd", {}, value instanceof Element ? value : visible(String(value)), copies && " ", copies)]).flat());
 }

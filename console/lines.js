@@ -1,6 +1,6 @@
 // A chart of lines over the last hour, with a legend and a table of the same values.
 
-import { fill, h, number, plain, table } from "./page.js";
+import { fill, h, number, plain, table, when } from "./page.js";
 
 const HOUR_MS = 3600000;
 const WIDTH = 600; // of the drawing, which is as wide as its place
@@ -50,7 +50,7 @@ export function lineChart(id, title, unit) {
       values.append(table(`${id}-rows`, `${id}-title`, ["Time", ...names.map(plain)]));
     }
     fill(values.querySelector("tbody"), [...samples].reverse(), ({ ms }) => String(ms), (each) => [
-      new Date(each.ms).toLocaleTimeString(),
+      when(each.ms),
       ...names.map((name) => (each.values[name] === undefined ? "" : number(each.values[name]))),
     ]);
   }

@@ -1,7 +1,7 @@
 // The list of events, newest first: bounded, and written as text only. Each event opens by click or
 // Enter; the arrow keys move between the events, so that Tab leaves the list.
 
-import { element, h, plain } from "./page.js";
+import { element, h, plain, time } from "./page.js";
 
 const ROWS_MAX = 300; // more than a person reads; a browser draws it without effort
 
@@ -79,17 +79,12 @@ function row(event) {
   const kind = ["insert", "update", "delete"].includes(name) ? name : "other";
   const parents = Array.isArray(data.parents) ? data.parents : [];
   const said = data.data && typeof data.data === "object" ? data.data.message : undefined;
-  const about = [moment(data.timestamp), typeof said === "string" ? said : "", parents.join("  ")];
+  const about = [typeof said === "string" ? said : "", parents.join("  ")];
   made.append(
     element("span", `kind ${kind}`, plain(name)),
     h("button", { type: "button", class: "object plain", tabindex: "-1" }, plain(`${data.type}/${data.id}`)),
-    element("span", "about", plain(about.filter(Boolean).join(" · "))),
+    h("span", { class: "about" }, time(data.timestamp), plain(["", ...about.filter(Boolean)].join(" · "))),
     element("code", "id", plain(id)),
   );
   return made;
-}
-
-function moment(timestamp) {
-  const text = String(timestamp ?? "");
-  return text.length >= 19 ? `${text.slice(0, 10)} ${text.slice(11, 19)}` : text;
 }

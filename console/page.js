@@ -85,9 +85,9 @@ export function table(id, labelledBy, columns) {
       h("thead", {}, h("tr", {}, head)), h("tbody", { id })));
 }
 
-// Show *records* as rows of *body*. *key* names a record, *cells* returns its values: text, or a
-// function that returns elements, which is called once for a row. Rows are changed in their places,
-// by their names, so that the focus stays where it is.
+// Show *records* as rows of *body*. *key* names a record, *cells* returns its values: text, {text,
+// title}, or a function that returns elements, which is called once for a row. Rows are changed in
+// their places, by their names, so that the focus stays where it is.
 export function fill(body, records, key, cells) {
   const rows = new Map([...body.children].map((row) => [row.dataset.key, row]));
   records.forEach((record, at) => {
@@ -102,7 +102,11 @@ export function fill(body, records, key, cells) {
       const cell = row.children[column] ?? row.appendChild(element("td"));
       if (value instanceof Function) {
         if (!cell.childElementCount) cell.append(...value());
-      } else if (cell.textContent !== plain(value)) cell.textContent = plain(value);
+        return;
+      }
+      const { text, title = "" } = value?.text === undefined ? { text: value } : value;
+      if (cell.textContent !== plain(text)) cell.textContent = plain(text);
+      if (cell.title !== title) cell.title = title;
     });
     if (body.children[at] !== row) body.insertBefore(row, body.children[at] ?? null);
   });
@@ -173,4 +177,28 @@ export function age(ms) {
   return s < 7200 ? `${Math.round(s / 60)} min` : `${Math.round(s / 3600)} h`;
 }
 
-export const moment = (ms) => new Date(ms).toISOString().slice(0, 19).replace("T", " ");
+const second = (ms) => new Date(ms).toISOString().slice(0, 19).replace("T", " ");
+const zoneMinutes = (ms) => Math.round(-new Date(ms).getTimezoneOffset());
+
+// The zone of this browser at *ms*, for example UTC+5:30.
+export function zone(ms = Date.now()) {
+  const minutes = Math.abs(zoneMinutes(ms));
+  const rest = minutes % 60 ? `:${String(minutes % 60).padStart(2, "0")}` : "";
+  return `UTC${minutes ? (zoneMinutes(ms) < 0 ? "-" : "+") + Math.floor(minutes / 60) + rest : ""}`;
+}
+
+// The value of an input of the type `datetime-local`.
+export const localTime = (ms) => second(ms + zoneMinutes(ms) * 60000).replace(" ", "T");
+
+// The local time of *value*, milliseconds or a text of RFC 3339, with its zone; its title is in UTC.
+// Any other text stays as it is.
+export function when(value) {
+  const ms = typeof value === "number" ? value : Date.parse(value);
+  if (!Number.isFinite(ms)) return { text: String(value ?? "") };
+  return { text: `${localTime(ms).replace("T", " ")} ${zone(ms)}`, title: `${second(ms)} UTC` };
+}
+
+export function time(value) {
+  const { text, title } = when(value);
+  return h("time", { title }, plain(text));
+}

@@ -1,6 +1,6 @@
 // Where reading begins: all objects, now, a time, or a cursor (docs/PROTOCOL.md, section 5).
 
-import { h } from "./page.js";
+import { h, localTime, zone } from "./page.js";
 
 const HINTS = { time: "Objects that changed since then, then all events", cursor: "24 hex digits: an event id" };
 
@@ -10,11 +10,15 @@ export function seek() {
   const kind = h("select", { id: "from", onchange: () => show() },
     h("option", { value: "0" }, "all objects"), h("option", { value: "now" }, "now"),
     h("option", { value: "time" }, "a time"), h("option", { value: "cursor" }, "a cursor"));
-  const input = h("input", { id: "from-value", spellcheck: "false", "aria-label": "Time or cursor to read from", oninput: () => input.setCustomValidity("") });
+  const input = h("input", { id: "from-value", spellcheck: "false", oninput: () => input.setCustomValidity("") });
+  const unit = h("span", { class: "soft" });
   const show = () => {
     const isTime = kind.value === "time";
     input.hidden = !HINTS[kind.value];
     input.type = isTime ? "datetime-local" : "text";
+    input.step = isTime ? "1" : "";
+    input.setAttribute("aria-label", isTime ? `Time to read from, ${zone()}` : "Cursor to read from");
+    unit.textContent = isTime ? zone() : "";
     input.title = HINTS[kind.value] ?? "";
     input.placeholder = HINTS[kind.value] ?? "";
     input.required = !input.hidden;
@@ -25,7 +29,7 @@ export function seek() {
     return kind.value === "cursor" ? input.value.trim().toLowerCase() : kind.value;
   };
   return {
-    element: h("span", { class: "seek" }, h("label", {}, "From ", kind), input),
+    element: h("span", { class: "seek" }, h("label", {}, "From ", kind), input, unit),
     value,
     set(text) {
       if (text === "now" || !/[1-9a-f]/.test(text)) kind.value = text === "now" ? "now" : "0";
@@ -40,10 +44,4 @@ export function seek() {
       return input.hidden || input.reportValidity();
     },
   };
-}
-
-// The value of an input of the type `datetime-local`.
-function localTime(ms) {
-  const local = new Date(ms - new Date(ms).getTimezoneOffset() * 60000);
-  return local.toISOString().slice(0, 19);
 }

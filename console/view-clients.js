@@ -1,7 +1,7 @@
 // The clients that are connected to the feed (docs/PROTOCOL.md, 9.11).
 
 import { unlessMissing } from "./api.js";
-import { age, card, fill, h, number, say, table } from "./page.js";
+import { age, card, fill, h, number, say, table, when } from "./page.js";
 import { listText } from "./requests.js";
 
 export const title = "Clients";
@@ -18,7 +18,7 @@ export function mount(root, context) {
       : `${number(found.total)} connected${found.total > clients.length ? `, of which ${clients.length} are shown` : ""}.`);
     fill(root.querySelector("#clients"), clients, ({ at }) => at, (each) => [
       each.transport,
-      each.since ? age(Date.now() - Date.parse(each.since)) : "unknown",
+      each.since ? { ...when(each.since), text: age(Date.now() - Date.parse(each.since)) } : "unknown",
       each.principal ?? "none",
       filterText(each.filter),
       known(each.page),

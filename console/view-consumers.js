@@ -3,7 +3,7 @@
 
 import { request, unlessMissing } from "./api.js";
 import { act, form, KEPT, offer, REASON } from "./form.js";
-import { age, button, card, fill, h, moment, number, plain, say, table } from "./page.js";
+import { age, button, card, fill, h, number, plain, say, table, when } from "./page.js";
 import { actionPlan, consumerPlan, listText } from "./requests.js";
 
 export const title = "Consumers";
@@ -123,7 +123,7 @@ export function mount(root, context) {
     ]);
     const numbered = notes.map((note, at) => ({ ...note, key: String(notes.length - at) }));
     fill($("notes"), numbered, ({ key }) => key, (each) => [
-      moment(each.at_ms),
+      when(each.at_ms),
       each.who,
       each.id ? `${each.what} ${each.id}` : each.what,
       each.why,

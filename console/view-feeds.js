@@ -2,7 +2,7 @@
 
 import { listFeeds, Refused } from "./api.js";
 import { act, form } from "./form.js";
-import { button, card, element, fill, h, plain, table } from "./page.js";
+import { button, card, element, fill, h, plain, table, when } from "./page.js";
 import { feedDeletion, feedPlan, settingFields } from "./requests.js";
 
 export const title = "Feeds";
@@ -33,7 +33,7 @@ export function mount(root, context) {
         ? button(each.feed, () => context.choose(each.feed), `Show ${each.feed}`, "plain")
         : element("span", "", plain(each.feed))],
       each.state,
-      each.created_at?.slice(0, 19).replace("T", " ") ?? "named by the host",
+      each.created_at ? when(each.created_at) : "named by the host",
       each.by,
       () => (each.state === "live" ? [button("Delete", () => remove(each.feed), `Delete ${each.feed}`)] : []),
     ]);

@@ -2,7 +2,7 @@
 
 import { request } from "./api.js";
 import { act, form, offer, reveal } from "./form.js";
-import { button, card, fill, h, table } from "./page.js";
+import { button, card, fill, h, table, when } from "./page.js";
 import { keyPlan, revocation } from "./requests.js";
 
 export const title = "Keys";
@@ -63,7 +63,7 @@ export function mount(root, context) {
       each.state,
       each.roles.join(", "),
       restriction(each),
-      each.expires_at ?? "never",
+      each.expires_at ? when(each.expires_at) : "never",
       each.made_by,
       each.label,
       () => (each.state === "holds" ? [button("Revoke", () => revoke(each.id), `Revoke ${each.id}`)] : []),

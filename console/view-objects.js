@@ -5,7 +5,7 @@ import { request, secret, transport } from "./api.js";
 import { stringify } from "./client/numbers.js";
 import { Reader } from "./client/reader.js";
 import { inspect, isRow } from "./inspector.js";
-import { button, card, copyButton, fill, h, moment, number, plain, say, table, visible } from "./page.js";
+import { button, card, copyButton, fill, h, number, plain, say, table, visible, when } from "./page.js";
 
 export const title = "Objects";
 
@@ -67,14 +67,12 @@ function showList(root, context, type) {
     fill(root.querySelector("#objects-found"), found, (each) => JSON.stringify([each.type, each.id]), (each) => [
       () => [button(`${each.type}/${each.id}`, () => context.setParams({ type: each.type, id: each.id }), undefined, "plain")],
       (each.parents ?? []).join(", "),
-      timeOf(each),
+      when(each.timestamp),
     ]);
   }
 
   read();
 }
-
-const timeOf = ({ timestamp }) => String(timestamp ?? "").slice(0, 19).replace("T", " ");
 
 // --- one object ------------------------------------------------------------------------------
 
@@ -113,7 +111,7 @@ function showObject(root, context, type, id) {
   function show() {
     fill(root.querySelector("#history"), operations, (each) => `${each.id} ${each.event}`, (each) => [
       () => [button(isRow(each) ? "state" : each.event, () => inspect(each, context), `Open ${each.event} ${each.id}`, "plain")],
-      isRow(each) ? timeOf(each.data) : moment(parseInt(each.id.slice(0, 8), 16) * 1000),
+      when(isRow(each) ? each.data.timestamp : parseInt(each.id.slice(0, 8), 16) * 1000),
       (each.data.parents ?? []).join(", "),
       each.id,
     ]);

@@ -4,7 +4,7 @@
 
 import { unlessMissing } from "./api.js";
 import { act, form, KEPT, offer, REASON, reveal } from "./form.js";
-import { age, button, card, fill, h, moment, number, say, table } from "./page.js";
+import { age, button, card, fill, h, number, say, table, when } from "./page.js";
 import { hookDeletion, hookPlan, listText, rotation } from "./requests.js";
 
 export const title = "Webhooks";
@@ -71,7 +71,7 @@ export function mount(root, context) {
       each.url,
       age(each.lag_ms),
       number(each.parked),
-      each.again_ms ? moment(each.again_ms) : "with the next event",
+      each.again_ms ? when(each.again_ms) : "with the next event",
       () => [button("Edit", () => edit(each.name), `Edit ${each.name}`)],
     ]);
     hook.refresh();
@@ -92,10 +92,10 @@ export function mount(root, context) {
     say(failure, times ? `Failed ${times} time${times === 1 ? "" : "s"}: ${shown.failure.error}` : "");
     const found = await unlessMissing(request("GET", below("hooks", shown.name, "attempts")));
     if (!found || opened !== shown.name) return;
-    say(noAttempts, found.attempts.length ? "" : `None since the server started at ${time(found.since)}.`);
+    say(noAttempts, found.attempts.length ? "" : `None since the server started at ${when(found.since).text}.`);
     attempts.hidden = found.attempts.length === 0;
     fill($("attempts"), found.attempts, (each) => `${each.at} ${each.id} ${each.number}`, (each) => [
-      time(each.at),
+      when(each.at),
       each.id,
       number(each.number),
       each.accepted ? `accepted, ${each.status}` : each.error ?? String(each.status),
@@ -144,8 +144,6 @@ export function mount(root, context) {
     look();
   }
 }
-
-const time = (text) => moment(Date.parse(text));
 
 function showSecret(name, secret, warnings) {
   reveal({

@@ -71,9 +71,7 @@ def _text(page: chromium.Page, selector: str) -> str:
 
 def _click(page: chromium.Page, text: str, inside: str = "body") -> None:
     """Click the button with *text*."""
-    found = (
-        f"[...document.querySelectorAll('{inside} button')].find(b => b.textContent === {text!r})"
-    )
+    found = f"[...document.querySelectorAll('{inside} button')].find(b => b.innerText === {text!r})"
     page.until(f"!!{found}")
     page.js(f"{found}.click()")
 
@@ -87,9 +85,8 @@ def _rows(page: chromium.Page, body: str, count: int) -> list[list[str]]:
 def test_an_event_opens_by_keyboard(host: Server, page: chromium.Page) -> None:
     """With its data, its fields and a way to copy them; Escape returns to the list."""
     more: dict[str, Any] = {"tags": ["spring", "sale"], "changed": ["price"]}
-    ids = _post(
-        host, *[_op(f"k{n}", type_="key", data={"n": n, "x": HOSTILE}, **more) for n in range(3)]
-    )
+    more |= {"type_": "key", "data": {"n": 1, "x": HOSTILE}}
+    ids = _post(host, *[_op(f"k{n}", **more) for n in range(3)])
     page.open(f"{host.url}console/?types=key&from=0000000000000000007fffff")
     page.js(_CLIPBOARD)
     page.until("document.querySelectorAll('.object').length === 3")
@@ -229,8 +226,16 @@ def test_reading_begins_at_a_cursor_or_a_time(host: Server, page: chromium.Page)
     page.until("document.querySelectorAll('.object').length === 3")
     since = page.js("new Date('2020-01-01T00:00').getTime()")
     assert page.js("location.search").endswith(f"from={since}")
-    page.open(f"{host.url}console/?types=seek&from={since}#/events")
-    assert page.js("document.querySelector('#from-value').value").startswith("2020-01-01T00:00")
+    page.call("Emulation.setTimezoneOverride", timezoneId="Asia/Kolkata")
+    page.open(f"{host.url}console/?types=seek&from=1577836805000#/events")
+    assert page.js("document.querySelector('#from-value').value") == "2020-01-01T05:30:05"
+    page.until("document.querySelectorAll('.object').length === 3")
+    page.js("document.querySelector('#events').id = 'before'")
+    page.js("document.querySelector('#filters').requestSubmit()")
+    page.until("!document.querySelector('#before')")
+    page.until("document.querySelectorAll('.object').length === 3")
+    times = "[...document.querySelectorAll('#events time')].map((t) => [t.textContent, t.title])"
+    assert all(a.endswith(" UTC+5:30") and b.endswith(" UTC") for a, b in page.js(times))
 
 
 def test_a_host_that_is_gone_and_returns(browser: ClientConnection, tmp_path: Path) -> None:
