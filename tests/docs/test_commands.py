@@ -44,7 +44,7 @@ _AS_A_SCRIPT = (
 )
 _NEEDS = {"java": re.compile("tidings sync|spark"), "curl": re.compile(r"\bcurl\b")}
 _OVER_HTTP = re.compile(
-    r"tidings (tail|post|status|consumers|hooks|log|sync|erase|erasures|feeds)\b"
+    r"tidings (tail|get|post|status|consumers|hooks|log|sync|erase|erasures|feeds)\b"
 )
 _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has for itself
 

@@ -69,6 +69,7 @@ def _table(text: str) -> dict[str, Subcommand]:
 SUBCOMMANDS = _table("""
 post       client.cli.post       -     Post operations to a feed.
 tail       client.cli.tail       -     Show the events of a feed as they arrive.
+get        client.cli.get        -     Show an object as it is now, or its history.
 status     client.cli.status     -     Show the status of a feed.
 clients    client.cli.clients    -     Show the connected clients of a feed.
 snoop      client.cli.tail       -     Print the items of a feed as a Triton listener.

@@ -13,7 +13,7 @@ import click
 
 from tidings.client.errors import AccessDenied, ClientError, Lost, Unreachable
 from tidings.client.events import Event
-from tidings.core.model.operations import to_ascii_json
+from tidings.core.model.operations import to_ascii_json, to_canonical_json
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -197,6 +197,16 @@ def failures(*, usage: type[ClientError] | tuple[()] = ()) -> Iterator[None]:
 def retrying(lost: Lost, delay_s: float) -> None:
     """Report a lost connection and the time of the next attempt."""
     click.echo(f"{printable(lost.reason)}; trying again in {delay_s:.0f} s", err=True)
+
+
+def fields(document: Mapping[str, Any]) -> str:
+    """Return a line for each field of *document*; values that are not texts are JSON."""
+    shown = {
+        name: value if isinstance(value, str) else to_canonical_json(value)
+        for name, value in document.items()
+    }
+    width = max(map(len, shown), default=0)
+    return labelled(((printable(name), printable(text)) for name, text in shown.items()), width + 1)
 
 
 def answer(document: object, line: str, *, as_json: bool) -> None:
