@@ -48,7 +48,7 @@ def test_a_failure_ends_the_run(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert "make test-twin" in done.stdout and "FAILED: exit status 1" in done.stdout
-    assert "ran test-deploy" not in done.stdout
+    assert "ran bench" not in done.stdout
     assert "not run: an earlier lane failed" in done.stdout
 
 
