@@ -8,12 +8,29 @@ import { overStream } from "./client/stream.js";
 // The host may be below a path, so all addresses are relative to the folder above the page's own.
 const HOST = new URL("../", import.meta.url);
 
-// Kept in memory only: not in the address, not in the browser's storage.
-const credential = { user: "", secret: "" };
+// Kept for this tab, until it is closed or the person signs out.
+const STORE = `tidings-console-sign-in ${HOST.pathname}`;
+const credential = { user: "", secret: "", ...kept() };
+
+function kept() {
+  try {
+    return JSON.parse(sessionStorage.getItem(STORE));
+  } catch {
+    return null;
+  }
+}
 
 export function signIn(user, secret) {
   Object.assign(credential, { user, secret });
+  try {
+    if (secret) sessionStorage.setItem(STORE, JSON.stringify(credential));
+    else sessionStorage.removeItem(STORE);
+  } catch {
+    // A browser that keeps nothing asks again after a reload.
+  }
 }
+
+export const signOut = () => signIn("", "");
 
 export const isSignedIn = () => credential.secret !== "";
 

@@ -9,6 +9,7 @@
 //   title                   its name in the navigation
 //   mount(root, context)    show it in the empty element *root*
 //   unmount()               stop what `mount` started; the shell then empties *root*
+//   forget()                optional: drop what was read, because another person signs in
 //
 // The shell mounts a view again when another feed is chosen, when a person signs in, and when the
 // filters change. *context* is valid until `unmount`:
@@ -33,14 +34,16 @@
 //   choose(feed)            choose another feed
 //   stream(name, text, untilMs)
 //                           the state of the view's own connection, for the badge in the header
-//   onReached(act)          call *act* when the host answers again
-//   signIn(reason)          open the sign-in dialog, with the reason why it is needed
+//   heard()                 something arrived on this connection
+//   onReached(act)          call *act* when the host answers again, and act(true) if it does not answer
+//                           while the view's connection is silent
+//   signIn(refusal)         open the sign-in dialog, because of an answer {code, message}
 //
 // Helpers for elements, tables, dialogs and numbers are in page.js, requests in api.js.
 
-import { isSignedIn, listFeeds, Refused, request, signIn, Unreached } from "./api.js";
+import { isSignedIn, listFeeds, Refused, request, signIn, signOut, Unreached } from "./api.js";
 import { Health, line } from "./health.js";
-import { ask, h, plain, say } from "./page.js";
+import { ask, button, h, plain, say } from "./page.js";
 import * as clients from "./view-clients.js";
 import * as consumers from "./view-consumers.js";
 import * as events from "./view-events.js";
@@ -53,12 +56,13 @@ import * as webhooks from "./view-webhooks.js";
 
 const VIEWS = { events, objects, post, overview, consumers, webhooks, clients, keys, feeds };
 const LOOK_EVERY_MS = 5000;
+const SILENT_MS = 5000;
 
 const $ = (id) => document.getElementById(id);
 
 let shown = null; // what is mounted: {name, feed, search, view, stop}
 let health = { state: "connecting" };
-let stream = null; // the state of the view's own connection: {name, text, untilMs}
+let stream = null; // the state of the view's own connection: {name, text, untilMs, heardMs}
 
 // --- the address -----------------------------------------------------------------------------
 
@@ -147,7 +151,8 @@ function contextOf(mounted, params) {
       try {
         await does();
       } catch (error) {
-        if (shown === mounted) tell("", `${failed}: ${error.message}`);
+        if (shown === mounted && isUnsigned(error)) askOnce(error);
+        else if (shown === mounted) tell("", `${failed}: ${error.message}`);
         return false;
       } finally {
         look.check();
@@ -160,12 +165,13 @@ function contextOf(mounted, params) {
     choose: whileShown((other) => go(name, other, new URLSearchParams())),
     stream: whileShown((state, text, untilMs = 0) => {
       const isLost = state === "waiting" && stream?.name !== state;
-      stream = { name: state, text, untilMs };
+      stream = { name: state, text, untilMs, heardMs: Date.now() };
       showHealth();
       if (isLost) look.check(); // it may be the host that is gone
     }),
+    heard: whileShown(() => stream && (stream.heardMs = Date.now())),
     onReached: (act) => mounted.reached.push(act),
-    signIn: askForCredential,
+    signIn: whileShown(askOnce),
   };
 }
 
@@ -184,7 +190,8 @@ function every(mounted, looks) {
       if (!document.hidden && health.state !== "unreachable") await looks();
       mounted.problem = "";
     } catch (error) {
-      if (!(error instanceof Unreached)) mounted.problem = error.message;
+      if (shown === mounted && isUnsigned(error)) askOnce(error);
+      else if (!(error instanceof Unreached)) mounted.problem = error.message;
       else if (shown === mounted) look.check();
       if (!(error instanceof Unreached || error instanceof Refused)) console.error(error);
     }
@@ -208,20 +215,27 @@ const look = new Health((found) => {
   const isBack = health.state === "unreachable" && found.state !== "unreachable";
   health = found;
   showHealth();
-  if (isBack) for (const act of shown.reached) act();
+  if (found.error?.status === 401) askOnce(found.error);
+  const isSilent = found.state === "unreachable" && isReading() && Date.now() - stream.heardMs > SILENT_MS;
+  if (isBack || isSilent) for (const act of shown.reached) act(isSilent);
 });
+
+const isReading = () => ["live", "catching-up"].includes(stream?.name);
+const isUnsigned = (error) => error?.status === 401 && !isSignedIn();
 
 const NOT_OK = { reached: "", connecting: "connecting", refused: "refused", deleted: "deleted", unreachable: "not reached" };
 
 function showHealth() {
-  const { state, report } = health;
-  const own = state === "unreachable" ? null : stream;
+  const { state, report, error } = health;
+  const own = state === "unreachable" && !isReading() ? null : stream;
   const isOk = report?.status === "OK";
-  const badge = own?.text ?? (NOT_OK[state] || report?.status || "no status");
+  const badge = own?.text ?? (isUnsigned(error) ? "not signed in" : NOT_OK[state] || report?.status || "no status");
   if ($("badge").textContent !== badge) $("badge").textContent = badge;
   $("badge").dataset.state = own?.name ?? (state === "reached" && !isOk ? "waiting" : state);
-  const status = state === "reached" ? plain(line(report)) : "";
-  if ($("status").textContent !== status) $("status").textContent = status;
+  const { text, title } = state === "reached" ? line(report, isReading()) : { text: "", title: "" };
+  if ($("status").textContent !== text) $("status").textContent = plain(text);
+  $("status").title = plain(title);
+  $("sign-in").textContent = isSignedIn() ? "Sign out" : "Sign in";
   showProblem();
   showTimes();
 }
@@ -230,14 +244,14 @@ function showHealth() {
 function showProblem() {
   const { state, error } = health;
   if (state === "deleted") say($("unseen"), `The feed ${shown.feed} was deleted.`);
-  else say($("unseen"), state === "refused" ? error.message : shown.problem);
+  else say($("unseen"), state === "refused" && !isUnsigned(error) ? error.message : shown.problem);
 }
 
 // Seconds that pass are not announced.
 function showTimes() {
   const seconds = (ms) => Math.max(0, Math.ceil(ms / 1000));
   const parts = [];
-  if (health.state === "unreachable") {
+  if (health.state === "unreachable" && !isReading()) {
     const { answeredMs, nextMs } = look;
     parts.push(answeredMs ? `last answer ${seconds(Date.now() - answeredMs)} s ago` : "no answer yet");
     parts.push(`next attempt in ${seconds(nextMs - Date.now())} s`);
@@ -248,22 +262,42 @@ function showTimes() {
 
 // --- what a person does ----------------------------------------------------------------------
 
-async function askForCredential(reason) {
+// Ask because of an answer: once until the view is mounted again, so that Cancel is respected.
+function askOnce(refusal) {
+  if (shown.isAsked) return;
+  shown.isAsked = true;
+  askForCredential(refusal);
+}
+
+async function askForCredential({ code = "", message = "" } = {}) {
   if ($("dialog")) return;
+  const isKey = code === "no_password_set";
+  const needs = isKey ? `The feed ${shown.feed} has no password. Enter a key.` : `Enter the password of the feed ${shown.feed}, or a key.`;
   const given = await ask({
     title: "Sign in",
-    says: `${reason ? `The host refuses: ${reason}. ` : ""}Enter the password or key of the feed, or a user and its password. This page keeps it in memory until it is closed or reloaded.`,
+    says: code && isSignedIn() ? `The last one is not accepted (${message}). ${needs}` : needs,
     fields: [
-      { name: "user", label: "User, if the feed has users", autocomplete: "username" },
-      { name: "secret", label: "Password or key", type: "password", autocomplete: "current-password" },
+      { name: "user", label: "User name", hidden: true, autocomplete: "username" },
+      { name: "secret", label: isKey ? "Key" : "Password or key", type: "password", required: true, autocomplete: "current-password" },
     ],
-    note: isSignedIn() ? "To sign out, leave both empty." : "",
+    note: "This tab stays signed in until you close it or sign out.",
     action: "Sign in",
+    extra: button("Sign in with a user name", ({ target }) => {
+      target.hidden = true;
+      $("dialog-user").hidden = false;
+      $("dialog-user").focus();
+    }, undefined, "plain"),
   });
-  if (!given) return;
-  signIn(given.secret ? given.user : "", given.secret);
-  $("sign-in").textContent = isSignedIn() ? "Signed in" : "Sign in";
+  if (given) changePerson(() => signIn(given.user, given.secret));
+}
+
+// Streams end, and what was read is dropped.
+function changePerson(change) {
+  change();
+  for (const view of Object.values(VIEWS)) view.forget?.();
+  health = { state: "connecting" };
   show({ again: true });
+  look.check();
 }
 
 // Offer the names of feeds when the input gets the focus. Without a list, for example if the key
@@ -284,7 +318,7 @@ $("choice").addEventListener("submit", (event) => {
   else go(name, feed, withParams(params, { from: "", type: "", id: "" })); // those are of one feed
 });
 $("feed").addEventListener("focus", offerFeeds);
-$("sign-in").addEventListener("click", () => askForCredential());
+$("sign-in").addEventListener("click", () => (isSignedIn() ? changePerson(signOut) : askForCredential()));
 addEventListener("popstate", () => show());
 setInterval(showTimes, 1000);
 show();

@@ -1,10 +1,11 @@
 // Whether the host answers, and what the feed reports of itself (docs/PROTOCOL.md, section 9).
 
 import { errorOf, send } from "./api.js";
+import { plural } from "./page.js";
 
 const EVERY_MS = 5000; // a lag that lasts is what matters, not each page
-const RETRY_MS_MIN = 2000;
-const RETRY_MS_MAX = 30000; // longer delays are noticed after an outage
+const RETRY_MS = 1000; // a host that was restarted is noticed at once
+const ANSWER_WITHIN_MS = 10000;
 
 // Ask for the status of a feed repeatedly, while the page is visible.
 //
@@ -14,7 +15,6 @@ export class Health {
   #on;
   #path = "";
   #timer = 0;
-  #attempt = 0; // failures since the last answer
   #number = 0; // an answer to an earlier request is not shown
   answeredMs = 0; // when the last answer arrived, 0 if none has
   nextMs = 0;
@@ -37,9 +37,8 @@ export class Health {
     const health = await this.#look();
     if (mine !== this.#number) return;
     const isLost = health.state === "unreachable";
-    this.#attempt = isLost ? this.#attempt + 1 : 0;
     if (!isLost) this.answeredMs = Date.now();
-    const wait = isLost ? Math.min(RETRY_MS_MIN * 2 ** (this.#attempt - 1), RETRY_MS_MAX) : EVERY_MS;
+    const wait = isLost ? RETRY_MS : EVERY_MS;
     this.nextMs = Date.now() + wait;
     this.#timer = setTimeout(() => {
       if (!document.hidden) this.check();
@@ -48,7 +47,7 @@ export class Health {
   }
 
   async #look() {
-    const answer = await send("GET", this.#path, { signal: AbortSignal.timeout(RETRY_MS_MAX) }).catch(() => null);
+    const answer = await send("GET", this.#path, { signal: AbortSignal.timeout(ANSWER_WITHIN_MS) }).catch(() => null);
     const said = await answer?.json().catch(() => null);
     if (typeof said?.status === "string") return { state: "reached", report: said }; // also if it is 503
     // A proxy answers for a server that is down.
@@ -58,10 +57,16 @@ export class Health {
   }
 }
 
-// One short line: `OK · push 0, state 2 pages behind · 2 clients`.
-export function line(report) {
-  if (!Array.isArray(report?.followers)) return String(report?.status ?? "");
-  const lags = report.followers.map(({ name, lag_pages: pages }) => `${name} ${pages.toLocaleString()}`);
-  const clients = `${report.clients.toLocaleString()} client${report.clients === 1 ? "" : "s"}`;
-  return `${report.status} · ${lags.join(", ")} pages behind · ${clients}`;
+const lagOf = (pages) => (pages ? `${plural(pages, "page")} behind` : "no lag");
+
+// One short line, `2 clients, no lag`, and its details. This page is a client if it *isReading*.
+export function line({ status, followers, clients }, isReading) {
+  if (!Array.isArray(followers)) return { text: String(status ?? ""), title: "" };
+  const most = Math.max(0, ...followers.map(({ lag_pages: pages }) => pages));
+  const counted = plural(Math.max(clients, isReading ? 1 : 0), "client");
+  return {
+    text: `${status === "OK" ? "" : `${status} · `}${counted}, ${lagOf(most)}`,
+    title: `Clients that are connected now${isReading ? ", with this page" : ""}. Work of the feed: ${
+      followers.map(({ name, lag_pages: pages }) => `${name} ${lagOf(pages)}`).join(", ")}`,
+  };
 }

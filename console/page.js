@@ -170,6 +170,7 @@ export function ask({ title, says = "", fields = [], action, note = "", extra, o
 }
 
 export const number = (value) => (value ?? 0).toLocaleString();
+export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
 
 export function age(ms) {
   const s = Math.round((ms ?? 0) / 1000);

@@ -1,6 +1,6 @@
 // The events as they arrive: joins the feed, the fold, the list and the charts.
 
-import { address, secret, transport } from "./api.js";
+import { address, isSignedIn, secret, transport } from "./api.js";
 import { glow, GLOW_MS, sparkline, treemap } from "./charts.js";
 import { Reader } from "./client/reader.js";
 import { Fold, OBJECTS_MAX, Tally } from "./fold.js";
@@ -32,7 +32,7 @@ const BADGES = {
   deleted: "deleted",
 };
 
-const SIGN_IN = ["wrong_password", "wrong_key", "no_password_set"];
+const SIGN_IN = ["wrong_password", "wrong_key", "no_password_set", "key_ended"];
 
 let live = null; // what was shown last; it resumes when this view is shown again
 
@@ -44,6 +44,10 @@ export function mount(root, context) {
 
 export function unmount() {
   live.unmount();
+}
+
+export function forget() {
+  if (live) live.isStale = true;
 }
 
 // A list with commas between its values, or a JSON array if a value contains one.
@@ -110,7 +114,7 @@ class Live {
     const choice = { feed, password: secret };
     for (const name of ["types", "parents"]) choice[name] = valuesOf(this.$(name).value.trim());
     this.reader = new Reader(transport(choice), this.cursor || from, hooks(this));
-    context.onReached(() => this.state === "waiting" && this.reader.start());
+    context.onReached((isSilent) => (isSilent || this.state === "waiting") && this.reader.start());
     dark.addEventListener("change", this.onScheme);
     this.sizes = new ResizeObserver(this.onScheme);
     this.sizes.observe(this.$("map"));
@@ -286,6 +290,7 @@ function hooks(live) {
     },
     events: (events) => {
       live.isChanged = true;
+      live.context.heard();
       live.perSecond[live.perSecond.length - 1] += events.length;
       for (const event of events) live.take(event);
     },
@@ -300,8 +305,10 @@ function hooks(live) {
         live.enter("deleted");
         return;
       }
-      live.context.trouble(`The server refuses: ${message}`);
-      if (SIGN_IN.includes(code)) live.context.signIn(message);
+      const isToSignIn = SIGN_IN.includes(code);
+      if (isToSignIn) live.context.signIn({ code, message });
+      if (isToSignIn && !isSignedIn()) live.context.stream("paused", "not signed in");
+      else live.context.trouble(`The server refuses: ${message}`);
     },
   };
 }

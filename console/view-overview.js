@@ -131,3 +131,5 @@ function unlessRefused(error) {
 }
 
 export function unmount() {}
+
+export const forget = () => seen.clear();

@@ -322,12 +322,13 @@ def test_a_refusal_is_told(server: Running, page: chromium.Page) -> None:
 
 
 def test_a_feed_with_a_password(server: Running, page: chromium.Page) -> None:
-    """The page asks for it, sends it on every connection, and stores it nowhere."""
+    """The page asks for it, sends it on every connection, and keeps it for this tab."""
     server.feed.password = "s3cret"
     server.append(_file(1))
     page.open(f"{server.url}/console/")
     page.until("!!document.querySelector('#dialog')?.open")
-    assert "wrong password" in _text(page, "#dialog-says")
+    assert _text(page, "#dialog-says") == "Enter the password of the feed main, or a key."
+    assert page.js("document.querySelector('#trouble').hidden")
 
     page.js("document.querySelector('#dialog-secret').value = 's3cret'")
     page.js("document.querySelector('#dialog-do').click()")
@@ -336,10 +337,11 @@ def test_a_feed_with_a_password(server: Running, page: chromium.Page) -> None:
     server.cut()
     server.append(_file(2))
     assert _rows(page, 2) == ["file/src/f2", "file/src/f1"]
-    kept = page.js(
-        "JSON.stringify(sessionStorage) + location.href + document.documentElement.outerHTML"
-    )
-    assert "s3cret" not in str(kept)
+    kept = "JSON.stringify(localStorage) + location.href + document.documentElement.outerHTML"
+    assert "s3cret" not in str(page.js(kept))
+    page.call("Page.reload")
+    page.until("!window.performance.timing.loadEventEnd || document.readyState === 'complete'")
+    _live(page)
 
 
 def test_what_the_feed_says_of_itself(server: Running, page: chromium.Page) -> None:
@@ -352,9 +354,13 @@ def test_what_the_feed_says_of_itself(server: Running, page: chromium.Page) -> N
     _live(page)
 
     shown = "document.querySelector('#status').textContent"
-    page.until(f"{shown} === 'OK · push 0, state 2 pages behind · 1 client'")
+    page.until(f"{shown} === '1 client, 2 pages behind'")
     server.append(_file(3))
-    page.until(f"{shown}.includes('state 3 pages')")
+    page.until(f"{shown}.includes('3 pages')")
+    failing = "async (url) => { window.asked = url; throw Error(); }"
+    page.js(f"window.fetch = {failing}, document.dispatchEvent(new Event('visibilitychange'))")
+    page.until("window.asked?.endsWith('/status') && !document.querySelector('#status').innerText")
+    assert _text(page, "#badge") == "live"
 
 
 def test_it_fits_a_telephone(server: Running, page: chromium.Page) -> None:
