@@ -50,6 +50,8 @@ _TRANSIENT = {
         "Lambda.ServiceException",
         "Lambda.AWSLambdaException",
         "Lambda.SdkClientException",
+        "Lambda.ResourceConflictException",
+        "Lambda.SnapStartNotReadyException",
         "Lambda.TooManyRequestsException",
         "Sandbox.Timedout",
         "DynamoDb.ThrottlingException",

@@ -12,6 +12,7 @@ from mypy_boto3_dynamodb import DynamoDBClient
 
 from tests.contract.stores import (
     ENGINES,
+    Conflicts,
     Stores,
     client_in,
     emulated,
@@ -56,7 +57,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
         with on_sqlite(tmp_path / "feed.db") as stores:
             yield stores
     elif request.param == "moto":
-        with emulated(conflicts=True), client_in({}) as client:
+        with emulated(Conflicts()), client_in({}) as client:
             yield on_dynamodb(client)
     else:
         yield on_dynamodb(request.getfixturevalue("dynamodb_local"))

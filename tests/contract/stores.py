@@ -282,13 +282,22 @@ def on_sqlite(path: Path) -> Iterator[Stores]:
 
 
 _WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
+Answered = Callable[[AWSPreparedRequest, Callable[[], Any]], Any]
 
 
-def _write_of(request: AWSPreparedRequest) -> tuple[str, Any]:
-    """Return the operation and body of a write to DynamoDB; ("", "") for other requests."""
-    target = request.headers.get("X-Amz-Target", b"")
-    name = (target.decode() if isinstance(target, bytes) else target).rpartition(".")[2]
-    return (name, request.body) if name in _WRITES else ("", "")
+class Conflicts:
+    """Refuse each write once, as if a transaction held its item, which no emulator does."""
+
+    def __init__(self) -> None:
+        self._refused = set[tuple[str, Any]]()
+
+    def __call__(self, request: AWSPreparedRequest, process: Callable[[], Any]) -> Any:
+        target = request.headers.get("X-Amz-Target", b"")
+        name = (target.decode() if isinstance(target, bytes) else target).rpartition(".")[2]
+        if name not in _WRITES or (name, request.body) in self._refused:
+            return process()
+        self._refused.add((name, request.body))
+        return conflict(name)
 
 
 def conflict(operation: str) -> tuple[int, dict[str, str], bytes]:
@@ -301,22 +310,16 @@ def conflict(operation: str) -> tuple[int, dict[str, str], bytes]:
 
 
 @contextmanager
-def emulated(*, conflicts: bool = False) -> Iterator[None]:
+def emulated(answered: Answered = lambda _, process: process()) -> Iterator[None]:
     """AWS in this process, asked by one thread at a time: tables of moto lose rows to a race.
 
-    With *conflicts*, each write is refused once, as if a transaction held its item, which no
-    emulator does.
+    *answered* may answer a request in place of the emulator, before or after it is executed.
     """
     lock, process = Lock(), BotocoreStubber.process_request
-    refused = set[tuple[str, Any]]()
 
     def in_turn(stubber: BotocoreStubber, request: AWSPreparedRequest) -> Any:
-        write = _write_of(request)
         with lock:
-            if conflicts and write[0] and write not in refused:
-                refused.add(write)
-                return conflict(write[0])
-            return process(stubber, request)
+            return answered(request, lambda: process(stubber, request))
 
     with mock_aws(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(clients, "CONFLICT_WAIT_S", 0)

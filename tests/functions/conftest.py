@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.answering import Answer, answering
+from tests.contract.faults import Faults
 from tests.contract.stores import create, emulated
 from tests.functions.cloud import Cloud, restart
 from tidings.aws import clients
@@ -25,9 +26,15 @@ ENVIRONMENT = {
 
 
 @pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+def faults() -> Faults:
+    """No request fails until the test sets a share."""
+    return Faults()
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch, faults: Faults) -> Iterator[Cloud]:
     """Empty tables, and nothing built yet; afterwards nothing is left of it."""
-    with answering(Answer(200)) as around, emulated():
+    with answering(Answer(200)) as around, emulated(faults):
         tables = {table.setting: table.name for table in TABLES}
         endpoints = {"AWS_ENDPOINT_URL_LAMBDA": around.url, "TIDINGS_SOCKETS_URL": around.url}
         for name, value in {**ENVIRONMENT, **tables, **endpoints}.items():

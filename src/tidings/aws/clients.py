@@ -14,8 +14,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from botocore.config import Config
-from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
+from botocore.exceptions import (
+    ClientError,
+    ConnectionError,
+    HTTPClientError,
+    IncompleteReadError,
+)
 from botocore.loaders import create_loader
+from botocore.parsers import ResponseParserError
 from botocore.session import Session
 
 from tidings.core.errors import Unavailable
@@ -135,15 +141,57 @@ def _take_items(
     response_dict["body"] = json.dumps(answer).encode()
 
 
-_CONDITION, _CANCELLED = "ConditionalCheckFailedException", "TransactionCanceledException"
-_CONFLICT = "TransactionConflictException"
+# The errors of AWS by what they mean: codes of answers, and of the reasons of a transaction. Other
+# errors are mistakes of the deployment or of this code (a missing permission or table, an invalid
+# request, a token used twice), which no repetition cures: they are raised unchanged.
+#
+# | the request | then |
+# |---|---|
+# | was refused, because its condition does not hold | `ConditionFailed`, the caller decides |
+# | was not executed, because another one holds the item | repeated after pauses, `Unavailable` |
+# | was not executed, because too many were sent | repeated by botocore, `Unavailable` |
+# | was not executed, because the function is being changed | `Unavailable`; a wake-up is lost |
+# | may have been executed: any 5xx, no answer, half an answer | repeated by botocore if it has a
+#   condition or does no harm twice, `Unavailable` |
+#
+# A service answers 503 for `Unavailable`. What only one adapter sees is decided there: items left
+# over by a batch (`table`), an object that exists (`s3`), a connection that is gone (`sockets`).
+_CANCELLED = "TransactionCanceledException"
+_REFUSED = frozenset({"ConditionalCheckFailedException", "ConditionalCheckFailed"})
+_HELD = frozenset(
+    {
+        "ReplicatedWriteConflictException",
+        "TransactionConflict",
+        "TransactionConflictException",
+        "TransactionInProgressException",
+    }
+)
+THROTTLES = frozenset(
+    {
+        "LimitExceededException",
+        "ProvisionedThroughputExceeded",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "SlowDown",
+        "ThrottledException",
+        "ThrottlingError",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    }
+)
+_CHANGING = frozenset({"ResourceConflictException", "SnapStartNotReadyException"})
+_SLOW = frozenset({"RequestTimeout", "RequestTimeoutException"})  # S3 stopped waiting for the body
+_PASSING = _HELD | THROTTLES | _CHANGING | _SLOW | {_CANCELLED}  # the last one without reasons
+_FAULT, _TOO_MANY = 500, 429
 CONFLICT_WAIT_S = 0.04  # a transaction takes 10 to 30 ms
 _CONFLICT_ATTEMPTS = 5  # they wait 0.3 to 0.6 s in all
 
 
-def _reasons(response: Mapping[str, Any]) -> set[str]:
-    """Return why each write of a transaction was refused."""
-    return {each.get("Code", "") for each in response.get("CancellationReasons", ())} - {"None"}
+def _codes(response: Mapping[str, Any]) -> frozenset[str]:
+    """Return the code of an error; for a cancelled transaction, the reasons of its writes."""
+    code = response.get("Error", {}).get("Code", "")
+    reasons = response.get("CancellationReasons", ()) if code == _CANCELLED else ()
+    return frozenset(each.get("Code", "") for each in reasons) - {"None", ""} or frozenset({code})
 
 
 def _wait_for_conflict(
@@ -154,29 +202,10 @@ def _wait_for_conflict(
     DynamoDB refuses a write of an item that is in a transaction at this moment. Such a write was
     not executed, but botocore does not repeat it.
     """
-    parsed = response[1] if response else {}
-    code = parsed.get("Error", {}).get("Code")
-    if code != _CONFLICT and not (
-        code == _CANCELLED and _reasons(parsed) == {"TransactionConflict"}
-    ):
+    if not response or not _codes(response[1]) <= _HELD:
         return None
     share = 0.5 + random.random() / 2
     return CONFLICT_WAIT_S * 2 ** (attempts - 1) * share if attempts < _CONFLICT_ATTEMPTS else None
-
-
-_FAULT = 500
-THROTTLES = frozenset(
-    {
-        "LimitExceededException",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "ThrottlingException",
-        "ThrottledException",
-        "TooManyRequestsException",
-        _CONFLICT,
-        "TransactionInProgressException",
-    }
-)
 
 
 class ConditionFailed(Exception):
@@ -192,6 +221,10 @@ class ConditionFailed(Exception):
         super().__init__("the condition of a write failed")
 
 
+# A body that ends early (S3) or is not of the protocol (a proxy between us and AWS) is no answer.
+_NO_ANSWER = (ConnectionError, HTTPClientError, IncompleteReadError, ResponseParserError)
+
+
 @contextmanager
 def translate_errors() -> Iterator[None]:
     """Translate the errors of one call to AWS. Other errors are raised unchanged.
@@ -205,13 +238,8 @@ def translate_errors() -> Iterator[None]:
         yield
     except ClientError as error:
         raise _translate(error) from error
-    except (ConnectionError, HTTPClientError) as error:
+    except _NO_ANSWER as error:
         raise Unavailable(str(error)) from error
-
-
-def is_busy(error: ClientError) -> bool:
-    """Return True if AWS throttled the request."""
-    return error.response["Error"]["Code"] in THROTTLES or status_of(error) == 429
 
 
 def status_of(error: ClientError) -> int:
@@ -220,11 +248,10 @@ def status_of(error: ClientError) -> int:
 
 def _translate(error: ClientError) -> Exception:
     response: dict[str, Any] = {**error.response}
-    code, reasons = response["Error"]["Code"], _reasons(response)
-    if code == _CONDITION or "ConditionalCheckFailed" in reasons:
+    codes = _codes(response)
+    if codes & _REFUSED:
         retried = response["ResponseMetadata"].get("RetryAttempts", 0) > 0
         return ConditionFailed(response.get("Item", {}), retried=retried)
-    is_cancelled = code == _CANCELLED and "ValidationError" not in reasons
-    if is_cancelled or is_busy(error) or status_of(error) >= _FAULT:
+    if codes <= _PASSING or status_of(error) >= _FAULT or status_of(error) == _TOO_MANY:
         return Unavailable(str(error))
     return error
