@@ -95,16 +95,17 @@ def test_a_topic_goes_on_where_it_was_left(kafka_servers: str) -> None:
     reader = KafkaTopics(kafka_servers, topic, type="video")
     found, left = take_operations(opened(reader), 1)
     reader.close()
-    assert (len(found), left[topic]["mode"]) == (BATCH, "complete")
-    assert sum(left[topic]["offsets"].values()) == BATCH
+    count = len(found)  # Kafka sends what it has, so a batch may be smaller
+    assert (count <= BATCH, left[topic]["mode"]) == (True, "complete")
+    assert sum(left[topic]["offsets"].values()) == count
 
     add_partitions(kafka_servers, topic, 5)
     send(kafka_servers, topic, *numbered(*range(BATCH, BATCH + 100)))
     reader = KafkaTopics(kafka_servers, topic, type="video")
-    rest, left = take_operations(opened(reader, left), 120)
+    rest, left = take_operations(opened(reader, left), BATCH + 120 - count)
     reader.close()
     assert {each["id"] for each in found + rest} == {str(n) for n in range(BATCH + 100)}
-    assert (len(rest), len(left[topic]["offsets"])) == (120, 5)
+    assert (len(rest), len(left[topic]["offsets"])) == (BATCH + 120 - count, 5)
 
 
 def test_partitions_that_are_added_are_found(
