@@ -114,7 +114,7 @@ def test_a_consumer_acknowledges_once(seed: int, unreliable: Callable[[int], Fau
         post(number)
     unreliable(seed)
 
-    def ask(method: str, route: str, body: object = None, **more: str) -> tuple[int, Any]:
+    def ask(method: str, route: str, body: object = None, **more: Any) -> tuple[int, Any]:
         more = {"name": "index", **more}
         return until_answered(lambda: answered(consume, f"{method} {route}", body, **more))
 
