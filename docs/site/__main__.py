@@ -31,14 +31,17 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
         "index.md",
         *(f"start/{each}.md" for each in ("INSTALL", "BACKEND", "FRONTEND", "*")),
     ),
-    "Concepts": ("concepts/LOG.md", "concepts/DELIVERY.md", "concepts/*.md"),
     "Guides": ("guides/*.md",),
     "Operations": ("operations/*.md",),
-    "Reference": ("PROTOCOL.md", "reference/*.md"),
-    "Design": ("design/ARCHITECTURE.md", "design/*.md", "project/*.md"),
-    "Decisions": ("adr/README.md", "adr/*.md"),
-    "Comparison": ("COMPARISON.md",),
+    "Concepts": ("concepts/LOG.md", "concepts/DELIVERY.md", "concepts/*.md", "COMPARISON.md"),
+    "Reference": ("PROTOCOL.md", "reference/*.md", "project/CHANGELOG.md", "changes/*.md"),
+    "Contribute": (
+        *("project/CONTRIBUTING.md", "design/ARCHITECTURE.md", "design/*.md", "project/*.md"),
+        "adr/README.md",
+    ),
 }
+# Pages that only other pages link to: files of the repository, and the decisions.
+UNLISTED = ("source/", "adr/")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -96,7 +99,7 @@ def navigation(staged: Path) -> list[dict[str, Any]]:
         missing -= {*pages}
         if pages:
             sections.append({title: list(titled(pages, staged))})
-    left = sorted(page for page in missing if not page.startswith("source/"))
+    left = sorted(page for page in missing if not page.startswith(UNLISTED))
     if left:
         raise Failed(f"these pages are in no section of NAVIGATION: {', '.join(left)}")
     return sections

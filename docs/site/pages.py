@@ -25,7 +25,7 @@ PROJECT = {
 SHOWN = {"clients/javascript/src/index.d.ts": "reference/JAVASCRIPT.md"}
 SOURCES = "source"  # the folder of the pages that show files outside docs/
 COPIED = {".md", ".png", ".svg"}
-_UNLISTED = "---\nsearch:\n  exclude: true\n---\n"
+_UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 _LANGUAGES = {
     ".go": "go",
     ".html": "html",
@@ -70,7 +70,8 @@ class Site:
             target = self.folder / page
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.suffix == ".md":
-                target.write_text(self._rewritten(path, page, linked.add))
+                text = self._rewritten(path, page, linked.add)
+                target.write_text(f"{_UNSEARCHED}{text}" if page.startswith("adr/") else text)
             else:
                 shutil.copyfile(ROOT / path, target)
         for path in sorted(linked):
@@ -133,9 +134,9 @@ def shown(path: str) -> str:
     place = ROOT / path
     if place.is_dir():
         names = sorted(each.name for each in place.iterdir() if not each.name.startswith("__"))
-        return f"{_UNLISTED}# {path}\n\n{fenced(chr(10).join(names))}"
+        return f"{_UNSEARCHED}# {path}\n\n{fenced(chr(10).join(names))}"
     language = _LANGUAGES.get(place.suffix, "text")
-    return f"{_UNLISTED}# {path}\n\n{fenced(place.read_text(), language)}"
+    return f"{_UNSEARCHED}# {path}\n\n{fenced(place.read_text(), language)}"
 
 
 def fenced(text: str, language: str = "text") -> str:

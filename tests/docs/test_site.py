@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,15 @@ def test_the_site_needs_no_other_host(built: Path) -> None:
     assert len(list(built.rglob("index.html"))) > 150
     assert list(links.problems(built)) == []
     assert "fonts.googleapis" not in _text(built, "PROTOCOL")
+
+
+def test_the_search_leaves_out_decisions(built: Path) -> None:
+    """They are linked from a page of the section for contributors."""
+    found = {each["location"] for each in json.loads((built / "search.json").read_text())["items"]}
+
+    assert (built / "adr/0001-one-request-is-one-page/index.html").exists()
+    assert any(each.startswith("guides/SERVER/") for each in found)
+    assert [each for each in found if each.startswith(("adr/", "source/"))] == []
 
 
 def test_a_link_out_of_docs_leads_to_a_page(built: Path) -> None:
