@@ -2,7 +2,7 @@
 
 The build is reproducible: every file has the commit's time, the entries of each archive are sorted,
 and the build backend is pinned in requirements.lock. The build fails if there are uncommitted
-changes, or if CHANGELOG.md has no entry for the version.
+changes, or if docs/changes has no page for the version.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ DIST = ROOT / "dist"
 SUMS = "SHA256SUMS"
 CLIENT = ROOT / "clients" / "javascript"
 _NPM_S = 60.0  # npm packs without a network, in less than a second
-_ENTRY = re.compile(r"^## \[(?P<version>[^\]]+)\] - \d{4}-\d{2}-\d{2}$", re.MULTILINE)
 
 
 class NotReleased(Exception):
@@ -45,31 +44,32 @@ def check(root: Path, version: str) -> None:
     """Check that *version* can be released from *root*.
 
     Raises:
-        NotReleased: the tree has uncommitted changes, the changelog lacks *version*, or *version*
+        NotReleased: the tree has uncommitted changes, there is no page for *version*, or *version*
             was already released from another commit.
     """
     changed = _git(root, "status", "--porcelain").splitlines()
     if changed:
         raise NotReleased(f"{len(changed)} files have uncommitted changes, first {changed[0][3:]}")
-    check_changelog(root / "CHANGELOG.md", version)
+    check_changes(root / "docs" / "changes", version)
     tagged = _git(root, "tag", "--list", f"v{version}", "--format=%(*objectname)%(objectname)")
     if tagged and not tagged.startswith(_git(root, "rev-parse", "HEAD")):
         raise NotReleased(f"the tag v{version} names another commit; raise the version")
 
 
-def check_changelog(changelog: Path, version: str) -> None:
-    """Check that the newest entry of *changelog* describes *version*.
+def check_changes(folder: Path, version: str) -> None:
+    """Check that each page of *folder* describes a version, and that *version* is the newest.
 
     Raises:
-        NotReleased: the newest entry is for another version, or empty.
+        NotReleased: a page has another heading or no entry, or the newest page is another one.
     """
-    text = changelog.read_text(encoding="utf-8")
-    entry = _ENTRY.search(text)
-    if entry is None or entry["version"] != version:
-        newest = entry["version"] if entry else "none"
-        raise NotReleased(f"CHANGELOG.md has no entry for {version}; its newest entry is {newest}")
-    if "\n- " not in text[entry.end() :].partition("\n## ")[0]:
-        raise NotReleased(f"the entry for {version} in CHANGELOG.md is empty")
+    pages = sorted(folder.glob("*.md"), key=lambda page: [*map(int, re.findall(r"\d+", page.stem))])
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        if not re.match(rf"(?s)# {re.escape(page.stem)} - \d{{4}}-\d\d-\d\d\n.*\n- ", text):
+            raise NotReleased(f"{page.name} lacks a heading of version and date, or an entry")
+    newest = pages[-1].stem if pages else "none"
+    if newest != version:
+        raise NotReleased(f"docs/changes has no page for {version}; its newest page is {newest}")
 
 
 def build(dist: Path, time_s: int) -> list[str]:

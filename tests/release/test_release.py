@@ -17,16 +17,17 @@ from tidings.core.version import VERSION
 from tidings.http.endpoints.status import CLIENT
 
 TIME_S = 1_795_000_000
-ENTRY = f"# Changelog\n\n## [{VERSION}] - 2026-11-22\n\n- Something.\n"
+ENTRY = f"# {VERSION} - 2026-11-22\n\n- Something.\n"
+PAGE = f"docs/changes/{VERSION}.md"
 _PACKED = (*("src", "functions"),)
 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    """A repository with a changelog, as committed."""
+    """A repository with a page of changes, as committed."""
     folder = tmp_path / "repo"
-    folder.mkdir()
-    (folder / "CHANGELOG.md").write_text(ENTRY)
+    (folder / PAGE).parent.mkdir(parents=True)
+    (folder / PAGE).write_text(ENTRY)
     _git(folder, "init", "--quiet")
     _commit(folder)
     return folder
@@ -49,7 +50,7 @@ def test_what_is_committed_is_released(repo: Path) -> None:
     build_release.check(repo, VERSION)
 
 
-@pytest.mark.parametrize("file", ["CHANGELOG.md", "new file"])
+@pytest.mark.parametrize("file", [PAGE, "new file"])
 def test_a_dirty_tree_is_refused(repo: Path, file: str) -> None:
     """A file that was changed or added and not committed, by its name."""
     (repo / file).write_text(f"{ENTRY}more\n")
@@ -59,17 +60,17 @@ def test_a_dirty_tree_is_refused(repo: Path, file: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("page", "text", "why"),
     [
-        ("# Changelog\n\n## [Unreleased]\n\n- Something.\n", "its newest entry is none"),
-        ("## [9.9.9] - 2030-01-01\n\n- New.\n\n" + ENTRY, "its newest entry is 9.9.9"),
-        (f"## [{VERSION}] - 2026-11-22\n\n## [0.0.1] - 2020-01-01\n\n- Old.\n", "is empty"),
-        (f"## [{VERSION}]\n\n- No date.\n", "its newest entry is none"),
+        ("9.9.9", "# 9.9.9 - 2030-01-01\n\n- New.\n", "its newest page is 9.9.9"),
+        (VERSION, f"# {VERSION} - 2026-11-22\n", f"{VERSION}.md lacks"),
+        (VERSION, f"# {VERSION}\n\n- No date.\n", f"{VERSION}.md lacks"),
+        ("0.0.9", "# 0.0.8 - 2026-01-01\n\n- Old.\n", "0.0.9.md lacks"),
     ],
 )
-def test_a_version_without_an_entry_is_refused(repo: Path, text: str, why: str) -> None:
-    """The newest dated entry of the changelog is that of the version, and says something."""
-    (repo / "CHANGELOG.md").write_text(text)
+def test_a_version_without_a_page_is_refused(repo: Path, page: str, text: str, why: str) -> None:
+    """The newest page is that of the version; each page has its version, a date and an entry."""
+    (repo / PAGE).with_name(f"{page}.md").write_text(text)
     _commit(repo)
 
     with pytest.raises(NotReleased, match=why):
@@ -87,15 +88,25 @@ def test_a_version_is_released_once(repo: Path, options: list[str]) -> None:
         build_release.check(repo, VERSION)
 
 
-def test_the_changelog_has_this_version() -> None:
-    """A new version has an entry with its changes."""
-    build_release.check_changelog(ROOT / "CHANGELOG.md", VERSION)
+def test_the_changes_of_this_version_have_a_page() -> None:
+    """The changelog links to each page, and the list of unreleased changes stays short."""
+    build_release.check_changes(ROOT / "docs/changes", VERSION)
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    unlinked = [
+        each.name for each in (ROOT / "docs/changes").iterdir() if each.name not in changelog
+    ]
+
+    assert unlinked == []
+    assert changelog.count("\n- ") <= 40
 
 
-def test_the_notes_of_updates_have_this_version() -> None:
-    """What an update to it has to mind, were it nothing."""
-    notes = (ROOT / "docs/operations/UPGRADING.md").read_text(encoding="utf-8")
-    assert f"\n### {VERSION}\n" in notes
+def test_the_documents_agree_on_what_is_published() -> None:
+    """All of them have this sentence, or none does."""
+    pages = ("CHANGELOG.md", "SECURITY.md", "docs/operations/UPGRADING.md", PAGE)
+    texts = [(ROOT / page).read_text(encoding="utf-8") for page in pages]
+
+    assert len({f"{VERSION} has not been published yet" in text for text in texts}) == 1
+    assert f"\n### {VERSION}\n" in texts[2]  # the notes of an update, even if there are none
 
 
 def test_the_wheel_depends_on_its_files_alone(tmp_path: Path) -> None:
