@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
+from contextlib import suppress
 
 from tidings.client import Consumer
 
@@ -23,4 +24,5 @@ async def main(url: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main(sys.argv[1], int(sys.argv[2])))

@@ -7,6 +7,7 @@ twice within a day with the same KEY, the second run appends nothing and gets th
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Any
 
 from tidings.client import Poster
@@ -23,4 +24,5 @@ def main(url: str, key: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    with suppress(KeyboardInterrupt):
+        main(*sys.argv[1:])

@@ -34,6 +34,7 @@ _NAMED = (
 )
 _TIMES = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z")
 _NUMBERS = re.compile(r'((?:\b|_)ms(?:_ago)?"?:? +|(?:_|")ms(?:_ago)?":)-?\d+(?:,\d{3})*')
+_DURATIONS = re.compile(r"^(  (?:lag|heard) +)\d[\d.]* (?:ms|s|min)(?: \d+ s)?")
 _COUNTS = re.compile(r'"removed":\{[^}]+\}')
 _REMOVED = re.compile(
     r"    [a-z-]+ +[\d,]+"
@@ -79,6 +80,7 @@ class Session:
         for value, name in self._known.items():
             text = text.replace(value, name)
         text = _COUNTS.sub('"removed":<counts>', text)
+        text = _DURATIONS.sub(r"\1<duration>", text)
         text = _NUMBERS.sub(r"\1<ms>", _TIMES.sub("<time>", text))
         return re.sub(r"(?<=\S) {2,}", "  ", text).rstrip()
 

@@ -37,7 +37,7 @@ _FIELDS = (
     *("copying", "acked", "single_through", *FIELDS, "erasures", "retries", "failure", "written"),
 )
 _HOOKS = ("name", "state", "url", "lag_ms", "parked", "failure")
-_ATTEMPTS = ("at", "id", "number", "status", "ms", "result")
+_ATTEMPTS = ("at", "id", "number", "status", "duration_ms", "result")
 _NAME_CHARS = 50  # maximum length of the host in a webhook's name, which has up to 63 characters
 
 _FIELD_OPTIONS = {
@@ -93,7 +93,7 @@ def _with_messages(call: Call) -> Answer:
 
 def _show(consumer: Answer) -> str:
     shown = [
-        (name, render.cell(value))
+        (render.without_unit(name), render.cell(value, of=name))
         for name in _FIELDS
         if (value := consumer.get(name)) is not None
         and value is not False
@@ -409,7 +409,7 @@ def _attempts(made: Answer) -> Any:
 
     def row(attempt: Mapping[str, Any]) -> dict[str, Any]:
         result = "accepted" if attempt["accepted"] else attempt["error"]
-        return {**attempt, "ms": attempt["duration_ms"], "result": result}
+        return {**attempt, "result": result}
 
     return render.rows(
         made["attempts"], _ATTEMPTS, empty=f"no attempt since {made['since']}", row=row

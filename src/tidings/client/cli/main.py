@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,49 +56,59 @@ class Subcommand(NamedTuple):
     module: str
     help: str
     extra: str = ""
+    group: str = "Commands"
 
 
 def _table(text: str) -> dict[str, Subcommand]:
-    """Return the commands in *text*: name, module, extra or `-`, and help."""
-    rows = (line.split(maxsplit=3) for line in text.strip().splitlines())
-    return {
-        name: Subcommand(f"tidings.{module}", meaning, extra.replace("-", ""))
-        for name, module, extra, meaning in rows
-    }
+    """Return the commands in *text*: name, module, extra or `-`, and help, in `# GROUP`s."""
+    found, group = {}, "Commands"
+    for line in text.strip().splitlines():
+        name, rest = line.split(maxsplit=1)
+        if name == "#":
+            group = rest
+            continue
+        module, extra, meaning = rest.split(maxsplit=2)
+        found[name] = Subcommand(f"tidings.{module}", meaning, extra.replace("-", ""), group)
+    return found
 
 
 SUBCOMMANDS = _table("""
+# Every day
 post       client.cli.post       -     Post operations to a feed.
 tail       client.cli.tail       -     Show the events of a feed as they arrive.
 get        client.cli.get        -     Show an object as it is now, or its history.
 status     client.cli.status     -     Show the status of a feed.
-clients    client.cli.clients    -     Show the connected clients of a feed.
-snoop      client.cli.tail       -     Print the items of a feed as a Triton listener.
-consume    client.cli.consumers  -     Run a worker of a named consumer of a feed.
-consumers  client.cli.consumers  -     Show and steer named consumers.
-hooks      client.cli.consumers  -     Send events to webhooks.
-feeds      client.cli.feeds      -     Create, list and delete the feeds of a host.
-relays     client.cli.relays     -     Show and steer feeds that copy another feed.
-erase      client.cli.erasures   -     Erase the data of an object from a feed.
-erasures   client.cli.erasures   -     Show erasures, and where data may still be.
 log        client.cli.tail       -     Show the log of a feed.
-archive    client.cli.main       -     Show and compact an archive.
-tables     client.cli.main       -     Store a feed as Iceberg tables, and query them.
-agent      agent.command         agent Store a producer's operations on disk and post them.
+clients    client.cli.clients    -     Show the connected clients of a feed.
+consume    client.cli.consumers  -     Run a worker of a named consumer of a feed.
+context    client.cli.contexts   -     Name feeds, so that commands need no address.
+completion client.cli.main       -     Print the completion script of a shell.
+# Operate a feed
 serve      server.command        serve Serve feeds from this process, stored in one file.
 backup     server.command        serve Copy the feeds of a server to a file.
+feeds      client.cli.feeds      -     Create, list and delete the feeds of a host.
 feed       admin.feed_command    -     Show and change the settings and passwords of a feed.
-stages     admin.stages_command  aws   List the addresses and credentials of an account's stages, and overdue rotations.
-doctor     admin.doctor_command  aws   Check whether the deploy of a stage would succeed in an account.
-users      admin.users_command   -     Import and list the users that may read the changes of a feed.
 keys       admin.keys_command    -     Create, list and revoke the keys of a feed.
+users      admin.users_command   -     Import and list the users that may read the changes of a feed.
+consumers  client.cli.consumers  -     Show and steer named consumers.
+hooks      client.cli.consumers  -     Send events to webhooks.
+relays     client.cli.relays     -     Show and steer feeds that copy another feed.
+agent      agent.command         agent Store a producer's operations on disk and post them.
+archive    client.cli.main       -     Show and compact an archive.
+erase      client.cli.erasures   -     Erase the data of an object from a feed.
+erasures   client.cli.erasures   -     Show erasures, and where data may still be.
+# Data
 sync       sync.command          sail  Correct a feed by a dump of its source.
 pipeline   pipelines.command     flow  Copy a feed into stores and keep them up to date.
+tables     client.cli.main       -     Store a feed as Iceberg tables, and query them.
+# AWS
+stages     admin.stages_command  aws   List the addresses and credentials of an account's stages, and overdue rotations.
+doctor     admin.doctor_command  aws   Check whether the deploy of a stage would succeed in an account.
 verify     admin.verify_command  aws   Compare the state of a feed with its log.
 rebuild    admin.verify_command  aws   Rebuild the state of a feed from its log.
 restore    admin.restore_command aws   Resume a feed after its tables were restored to an earlier time.
-context    client.cli.contexts   -     Name feeds, so that commands need no address.
-completion client.cli.main       -     Print the completion script of a shell.
+# Compatibility
+snoop      client.cli.tail       -     Print the items of a feed as a Triton listener.
 """)  # noqa: E501 (a table)
 
 
@@ -146,8 +157,10 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in self.table.items()])
+        width = max(map(len, self.table))  # the help texts of all groups are aligned
+        for group, entries in groupby(self.table.items(), lambda each: each[1].group):
+            with formatter.section(group):
+                formatter.write_dl([(name.ljust(width), entry.help) for name, entry in entries])
 
 
 class Unavailable(click.Command):

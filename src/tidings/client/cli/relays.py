@@ -94,7 +94,7 @@ relays.add(
 
 def _show(relay: Answer) -> str:
     lines = [
-        (name, cell(value))
+        (render.without_unit(name), cell(value, of=name))
         for name, value in relay.items()
         if name not in _APART and value not in ("", [], None)
     ]

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -26,6 +27,7 @@ DEFAULT_SOURCE = "the default"
 HAS_PASSWORD = "tidings.has_password"  # the key of False if the command has no password
 _GIVEN = ("-", "URL")  # how the sources begin that the user has just typed
 _NO_PASSWORD_SET = "no_password_set"
+_MINUTE_MS = 60_000
 _WIDE = 100_000  # columns of a pipe or file, so that no cell is truncated or wrapped
 # Events may contain any characters. Control characters could change the terminal, and direction
 # marks could reverse the line.
@@ -49,9 +51,13 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    result = Table(*columns)
+    result = Table()
+    for name in columns:
+        values = {type(row.get(name, "")) for row in rows}
+        is_number = int in values and values <= {int, type(None)}
+        result.add_column(without_unit(name), justify="right" if is_number else "left")
     for row in rows:
-        result.add_row(*(Text(cell(row.get(name, ""))) for name in columns))
+        result.add_row(*(Text(cell(row.get(name, ""), of=name)) for name in columns))
     return result
 
 
@@ -97,10 +103,22 @@ def show(shown: RenderableType) -> None:
         click.echo(line.rstrip())
 
 
-def _parts(shown: RenderableType) -> Sequence[RenderableType]:
+def _parts(shown: RenderableType) -> Iterator[RenderableType]:
+    """Yield the parts of *shown*; titles and captions are parts, which may be wider than tables."""
     from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
 
-    return shown.renderables if isinstance(shown, Group) else [shown]
+    for part in shown.renderables if isinstance(shown, Group) else [shown]:
+        caption = None
+        if isinstance(part, Table):
+            if part.title is not None:
+                yield Text(str(part.title))
+            part, caption = copy(part), part.caption
+            part.title = part.caption = None
+        yield part
+        if caption is not None:
+            yield Text(str(caption))
 
 
 def _bare(part: RenderableType) -> RenderableType:
@@ -109,7 +127,6 @@ def _bare(part: RenderableType) -> RenderableType:
 
     if isinstance(part, Table):
         part.box, part.pad_edge, part.expand = None, False, False
-        part.title_justify = part.caption_justify = "left"
         part.padding = (0, 2, 0, 0)
     return part
 
@@ -140,7 +157,7 @@ def _blocks(table: Table) -> RenderableType:
     names = [str(column.header) for column in table.columns]
     width = max(map(len, names))
     cells = [list(column.cells) for column in table.columns]
-    lines = [] if table.title is None else [Text(str(table.title))]
+    lines: list[Text] = []
     for number in range(table.row_count):
         if lines:
             lines.append(Text())
@@ -148,8 +165,6 @@ def _blocks(table: Table) -> RenderableType:
             value = Text(f"{name:<{width}}  ").append_text(Text(str(column[number])))
             value.overflow = "fold"
             lines.append(value)
-    if table.caption is not None:
-        lines.append(Text(str(table.caption)))
     return Group(*lines)
 
 
@@ -255,16 +270,35 @@ def describe_entry(entry: dict[str, Any]) -> str:
     return "\n".join(f"{label:<10}: {printable(str(value))}" for label, value in fields.items())
 
 
-def cell(value: object, missing: str = NONE) -> str:
-    """Return a value of an answer as text, for a table or a line; return *missing* for None."""
+def duration(ms: int) -> str:
+    """Return *ms* with its two largest units, for a person: `18 min 9 s`."""
+    if ms < _MINUTE_MS:
+        return f"{ms:,} ms" if abs(ms) < 1000 else f"{ms / 1000:.1f} s"
+    whole, larger = divmod(ms // 1000, 60), ("min", "s")
+    for size, unit in ((60, "h"), (24, "d")):
+        if whole[0] >= size:
+            whole, larger = divmod(whole[0], size), (unit, larger[0])
+    return " ".join(f"{number} {unit}" for number, unit in zip(whole, larger, strict=True))
+
+
+def without_unit(name: str) -> str:
+    """Return the name of a field; a `lag_ms` is shown as a duration, so it is `lag`."""
+    return name.removesuffix("_ago").removesuffix("_ms")
+
+
+def cell(value: object, missing: str = NONE, of: str = "") -> str:
+    """Return a value of the field *of* an answer as text; return *missing* for None."""
     if value is None:
         return missing
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}"
+        return f"{value:,}" if without_unit(of) == of else duration(value)
     if isinstance(value, dict):
-        return ", ".join(f"{printable(name)} {cell(part, missing)}" for name, part in value.items())
+        return ", ".join(
+            f"{printable(without_unit(name))} {cell(part, missing, name)}"
+            for name, part in value.items()
+        )
     if isinstance(value, list):
         return ", ".join(cell(part, missing) for part in value)
     return printable(str(value))

@@ -21,6 +21,7 @@ EVERY_S = 2.0  # the interval of --watch; the server caches a report for a secon
 PATIENCE_S = 10.0  # timeout of a request, enough for a cold start and a slow store
 OK = "OK"
 _STYLES = {OK: "bold green", "LAGGING": "bold yellow"}
+_FIRST = ("status", "head", "lag", "clients", "problems")
 _FOLLOWERS = ("name", "checkpoint", "lag_pages", "lag_ms", "leased")
 
 
@@ -111,22 +112,29 @@ def fetch(address: str, timeout_s: float = PATIENCE_S) -> Report:
 
 
 def render_report(report: Report) -> Group:
-    """Return the report for a terminal: fields first, then a row for each follower."""
+    """Return the report for a person: status, head, lag, clients and problems, then the rest."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     fields = Table.grid(padding=(0, 2))
-    for name, value in report.fields.items():
+    found = report.fields.get("followers")
+    followers = [each for each in found if isinstance(each, dict)] if found else []
+    late = "; ".join(_lag(each) for each in followers if each.get("lag_pages"))
+    first = dict.fromkeys(_FIRST) | {"lag": late or render.NONE, "problems": render.NONE}
+    for name, value in (first | report.fields if report.fields else {}).items():
         style = _STYLES.get(str(value), "bold red") if name == "status" else ""
         if name != "followers":
             text = render.cell(value, missing="unknown")
             fields.add_row(Text(render.printable(name), style="dim"), Text(text, style=style))
     parts: list[Table | Text] = [fields] if report.fields else []
-    followers = report.fields.get("followers")
-    if isinstance(followers, list) and followers:
-        rows = [each for each in followers if isinstance(each, dict)]
-        parts.append(render.table(_FOLLOWERS, rows))
+    if followers:
+        parts.append(render.table(_FOLLOWERS, followers))
     if report.problem:
         parts.append(Text(report.problem, style="red"))
     return Group(*parts)
+
+
+def _lag(follower: dict[str, Any]) -> str:
+    pages, ms = (render.cell(follower.get(name), of=name) for name in ("lag_pages", "lag_ms"))
+    return f"{render.cell(follower.get('name'))} {pages} pages, {ms}"

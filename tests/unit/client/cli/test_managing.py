@@ -239,7 +239,14 @@ def test_a_status_is_shown_whatever_it_is(
     assert done.exit_code == code
     assert feed.asked[0].path == "/feeds/b/status"
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert lines[:3] == [["status", said], ["events_received", "1,234,567"], ["clients", "unknown"]]
-    assert lines[-1] == ["state", "3", "4", "1,500", "yes"]
+    assert lines[:6] == [
+        ["status", said],
+        ["head", "unknown"],
+        ["lag", "state", "4", "pages,", "1.5", "s"],
+        ["clients", "unknown"],
+        ["problems", "none"],
+        ["events_received", "1,234,567"],
+    ]
+    assert lines[-1] == ["state", "3", "4", "1.5", "s", "yes"]
     assert "\x1b[2J" not in done.stdout and "[bold]x[/bold]" in done.stdout
     assert run(feed, "status --json").stdout == json.dumps(report, separators=(",", ":")) + "\n"
