@@ -112,29 +112,6 @@ def test_P10_3_a_feed_stays_closed_after_its_last_key(server: Server) -> None:
     assert let_in(server) == []
 
 
-_PATHS = [
-    "/",
-    "/feeds/main/ops",
-    "/feeds/main/changes",
-    "/feeds/main/consumers",
-    "/feeds/main/pages",
-]
-
-
-@pytest.mark.parametrize("path", [*_PATHS, "/config", "/feeds/main/v1/stream/a"])
-def test_P10_5_a_page_with_a_form_of_its_own_opens_no_dialog(server: Server, path: str) -> None:
-    """A browser opens one for a Basic challenge, which other clients still get."""
-    make_key(server, "--role", "read")
-    headers = {"accept": "*/*", "authorization": "Basic Og=="}
-    url = f"{server.url}{path[1:]}"
-    other = httpx.get(url, headers=headers)
-    page = httpx.get(url, headers={**headers, "x-requested-with": "page"})
-
-    assert other.status_code == page.status_code == 401
-    assert other.headers["www-authenticate"].startswith("Basic ")
-    assert page.headers["www-authenticate"] == 'Bearer realm="tidings"'
-
-
 def test_P10_3_other_feeds_stay_open(tmp_path: Path) -> None:
     """A credential closes only its own feed."""
     with Server("--feeds", "main,other", data=tmp_path / "data") as server:
@@ -170,6 +147,28 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Server("--feeds", "main,team-b", data=tmp_path_factory.mktemp("data")) as server:
         make_key(server, "--host", "--role", "read")
         yield server
+
+
+_PATHS = [
+    "/",
+    "/feeds/main/ops",
+    "/feeds/main/changes",
+    "/feeds/main/consumers",
+    "/feeds/main/pages",
+]
+
+
+@pytest.mark.parametrize("path", [*_PATHS, "/config", "/feeds/main/v1/stream/a"])
+def test_P10_5_a_page_with_a_form_of_its_own_opens_no_dialog(host: Server, path: str) -> None:
+    """A browser opens one for a Basic challenge, which other clients still get."""
+    headers = {"accept": "*/*", "authorization": "Basic Og=="}
+    url = f"{host.url}{path[1:]}"
+    other = httpx.get(url, headers=headers)
+    page = httpx.get(url, headers={**headers, "x-requested-with": "page"})
+
+    assert other.status_code == page.status_code == 401
+    assert other.headers["www-authenticate"].startswith("Basic ")
+    assert page.headers["www-authenticate"] == 'Bearer realm="tidings"'
 
 
 def key_of_host(server: Server, *roles: str, feeds: tuple[str, ...] = ()) -> str:
