@@ -20,7 +20,7 @@ def _of(passes: str, message: str = "", everything: str = "") -> Mapping[str, Ve
     return {code: each for each, codes in verdicts.items() for code in codes.split()}
 
 
-# By system, the verdict for each code. PIPELINES.md has the same table. Codes of PostgreSQL with
+# By system, the verdict for each code. PIPELINE_REFERENCE.md has the same. Codes of PostgreSQL with
 # two characters are classes. Names are classes of exceptions of the client.
 CODES: Mapping[str, Mapping[str, Verdict]] = {
     "PostgreSQL": _of(

@@ -24,8 +24,8 @@ def run(*arguments: str) -> Result:
 
 
 def test_every_source_and_store_is_offered_and_described() -> None:
-    """Each is in `tidings.pipelines`, in `init` and `about`, and in a table of the guide."""
-    guide = (ROOT / "docs/guides/PIPELINES.md").read_text()
+    """Each is in `tidings.pipelines`, in `init` and `about`, and in a table of the guides."""
+    guide = "".join(page.read_text() for page in ROOT.glob("docs/guides/PIPELINE_*.md"))
     classes = {name: getattr(pipelines, name) for name in pipelines._MODULES}
     sources = {name for name, each in classes.items() if hasattr(each, "read")} - {"Pipeline"}
     sinks = {name for name, each in classes.items() if hasattr(each, "write")}

@@ -50,13 +50,13 @@ from tidings.pipelines.messages import Busy, Verdict
 from tidings.pipelines.refusals import CODES, verdict
 from tidings.pipelines.running import Progress, Runner
 
-GUIDE = Path("docs/guides/PIPELINES.md")
+GUIDE = Path("docs/guides/PIPELINE_REFERENCE.md")
 P, M, A, U = Verdict.PASSES, Verdict.MESSAGE, Verdict.ALL, Verdict.UNKNOWN
 
 
 def test_the_guide_has_the_table_of_the_code() -> None:
     """Each code is in the same column; the stores of the code are the stores of the guide."""
-    text = GUIDE.read_text().partition("### Refusals")[2].partition("\n\nPostgreSQL's")[0]
+    text = GUIDE.read_text().partition("## Refusals")[2].partition("\n\nPostgreSQL's")[0]
     found = {}
     for line in text.splitlines():
         name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
