@@ -14,7 +14,9 @@ _PRICES = (ROOT / "docs/operations/COSTS.md").read_text()  # `python -m bench co
 
 
 def _idle(stage: str) -> str:
-    return re.findall(rf"^\| `{stage}` \|.*\| \$([\d.]+) \|$", _PRICES, re.MULTILINE)[0]
+    row = re.search(rf"^\| `{stage}` \|.*\| \$([\d.]+) \|$", _PRICES, re.MULTILINE)
+    assert row
+    return row[1]
 
 
 # By the words around it. Decisions have the figures of their time.
