@@ -153,7 +153,7 @@ def test_a_release_without_npm_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     """The error names what to install."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(NotReleased, match=r"install Node\.js 20"):
+    with pytest.raises(NotReleased, match=r"install Node\.js 22"):
         build_release.npm_package(tmp_path)
 
 
