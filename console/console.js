@@ -16,6 +16,7 @@
 //
 //   feed                    the name of the chosen feed
 //   params                  the filters, as URLSearchParams without `feed`
+//   opens                   what the address names: the view, or a part of it (PARTS)
 //   below(...parts)         the path of parts of the feed: below("keys", id) is /feeds/main/keys/id
 //   request(method, path, {body, headers})
 //                           the JSON answer; rejects with `Refused` (api.js) for another status than 2xx
@@ -47,14 +48,13 @@ import { ask, button, h, plain, say } from "./page.js";
 import * as clients from "./view-clients.js";
 import * as consumers from "./view-consumers.js";
 import * as events from "./view-events.js";
-import * as feeds from "./view-feeds.js";
-import * as keys from "./view-keys.js";
 import * as objects from "./view-objects.js";
 import * as overview from "./view-overview.js";
-import * as post from "./view-post.js";
+import * as settings from "./view-settings.js";
 import * as webhooks from "./view-webhooks.js";
 
-const VIEWS = { events, objects, post, overview, consumers, webhooks, clients, keys, feeds };
+const VIEWS = { events, objects, consumers, webhooks, clients, overview, settings };
+const PARTS = { post: "events", keys: "settings", feeds: "settings" }; // what has an address within a view
 const LOOK_EVERY_MS = 5000;
 const SILENT_MS = 5000;
 
@@ -71,7 +71,8 @@ function here() {
   const feed = params.get("feed") || "main";
   params.delete("feed");
   const wanted = location.hash.replace(/^#\/?/, "");
-  return { name: Object.hasOwn(VIEWS, wanted) ? wanted : "events", feed, params };
+  const name = Object.hasOwn(PARTS, wanted) ? PARTS[wanted] : wanted;
+  return { name: Object.hasOwn(VIEWS, name) ? name : "events", opens: wanted, feed, params };
 }
 
 function addressOf(name, feed, params) {
@@ -96,15 +97,15 @@ function withParams(params, values) {
 // --- the views -------------------------------------------------------------------------------
 
 function show({ again = false } = {}) {
-  const { name, feed, params } = here();
+  const { name, opens, feed, params } = here();
   const search = params.toString();
-  if (!again && shown?.name === name && shown.feed === feed && shown.search === search) return;
+  if (!again && shown?.name === name && shown.opens === opens && shown.feed === feed && shown.search === search) return;
   const isFirst = shown === null;
   const isOtherFeed = shown?.feed !== feed;
   leave();
   const view = VIEWS[name];
-  shown = { name, feed, search, view, problem: "", stops: [], reached: [] };
-  $("feed").value = feed;
+  shown = { name, opens, feed, search, view, problem: "", stops: [], reached: [] };
+  showFeeds();
   document.title = `${view.title} · ${plain(feed)} · Tidings`;
   for (const link of $("views").children) {
     if (link.dataset.view === name) {
@@ -129,7 +130,7 @@ function leave() {
 }
 
 function contextOf(mounted, params) {
-  const { name, feed } = mounted;
+  const { name, opens, feed } = mounted;
   const below = (...parts) => `/feeds/${[feed, ...parts].map(encodeURIComponent).join("/")}`;
   let known = null;
   const access = () => (known ??= request("GET", below("access")).catch(() => (known = null)));
@@ -137,6 +138,7 @@ function contextOf(mounted, params) {
   return {
     feed,
     params,
+    opens,
     request,
     below,
     access,
@@ -298,27 +300,40 @@ function changePerson(change) {
   health = { state: "connecting" };
   show({ again: true });
   look.check();
+  offerFeeds();
 }
 
-// Offer the names of feeds when the input gets the focus. Without a list, for example if the key
-// permits only one feed, the name can still be typed.
+// Offer the names of feeds. Without a list, for example if the key permits only one feed, the name can
+// be typed.
+let names = [];
+
 async function offerFeeds() {
   const found = await listFeeds().catch(() => []);
-  const names = found.filter(({ state }) => state === "live").map(({ feed }) => feed);
-  $("feed-names").replaceChildren(...names.map((name) => new Option(name)));
+  names = found.filter(({ state }) => state === "live").map(({ feed }) => feed);
+  showFeeds();
+}
+
+function showFeeds() {
+  const { feed } = shown;
+  const all = [...new Set([feed, ...names])].sort();
+  const before = [...$("feed").options].map(({ value }) => value).join();
+  if (before !== [...all, ""].join()) $("feed").replaceChildren(...all.map((name) => new Option(plain(name), name)), new Option("another …", ""));
+  $("feed").value = feed;
+}
+
+async function chooseFeed(wanted) {
+  const found = wanted || (await ask({ title: "Feed", fields: [{ name: "name", label: "Name of the feed", required: true }], action: "Show" }))?.name;
+  const { name, params } = here();
+  if (found && found !== shown.feed) go(name, found, withParams(params, { from: "", type: "", id: "" })); // those are of one feed
+  else showFeeds();
 }
 
 $("views").append(...Object.entries(VIEWS).map(([name, { title }]) =>
   h("a", { href: `#/${name}`, "data-view": name }, title)));
-$("choice").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const { name, params } = here();
-  const feed = $("feed").value.trim() || "main";
-  if (feed === shown.feed) show({ again: true });
-  else go(name, feed, withParams(params, { from: "", type: "", id: "" })); // those are of one feed
-});
+$("feed").addEventListener("change", ({ target }) => chooseFeed(target.value));
 $("feed").addEventListener("focus", offerFeeds);
 $("sign-in").addEventListener("click", () => (isSignedIn() ? changePerson(signOut) : askForCredential()));
 addEventListener("popstate", () => show());
 setInterval(showTimes, 1000);
 show();
+offerFeeds();

@@ -51,7 +51,7 @@ export function lineChart(id, title, unit) {
     }
     fill(values.querySelector("tbody"), [...samples].reverse(), ({ ms }) => String(ms), (each) => [
       when(each.ms),
-      ...names.map((name) => (each.values[name] === undefined ? "" : number(each.values[name]))),
+      ...names.map((name) => (each.values[name] ?? "")),
     ]);
   }
 

@@ -1,13 +1,20 @@
 // The list of events, newest first: bounded, and written as text only. Each event opens by click or
 // Enter; the arrow keys move between the events, so that Tab leaves the list.
 
-import { element, h, plain, time } from "./page.js";
+import { stringify } from "./client/numbers.js";
+import { element, h, long, plain, time } from "./page.js";
 
 const ROWS_MAX = 300; // more than a person reads; a browser draws it without effort
+const KEPT_MAX = 5000; // for a search
+
+const isOperation = (data) => data.type !== undefined;
 
 export class EventList {
   #list;
-  #waiting = []; // newest last, at most ROWS_MAX: older ones would not be shown anyway
+  #waiting = []; // newest last
+  #kept = []; // what was shown or did not match the search, newest last
+  wanted = ""; // the text of a search
+  found = 0; // of those that are kept
   #events = new WeakMap(); // by row
 
   // *open* is called with an event that a person opens.
@@ -23,12 +30,25 @@ export class EventList {
 
   add(event) {
     this.#waiting.push(event);
-    if (this.#waiting.length > 2 * ROWS_MAX) this.#waiting.splice(0, ROWS_MAX);
+    if (this.#waiting.length > 2 * KEPT_MAX) this.#waiting.splice(0, KEPT_MAX);
   }
 
-  clear() {
-    this.#waiting = [];
+  // Show only events with *text* in their id, type, data or any other field.
+  search(text) {
+    this.wanted = text.trim().toLowerCase();
+    this.#waiting.unshift(...this.#kept.splice(0));
+    this.found = 0;
     this.#list.replaceChildren();
+  }
+
+  #matches({ id, event, data }) {
+    if (!this.wanted || !isOperation(data)) return !this.wanted;
+    const text = `${id} ${event} ${data.type}/${data.id} ${stringify(data)}`;
+    return text.toLowerCase().includes(this.wanted);
+  }
+
+  get kept() {
+    return this.#kept.filter(({ data }) => isOperation(data)).length;
   }
 
   get size() {
@@ -39,11 +59,14 @@ export class EventList {
   show() {
     if (!this.#waiting.length) return;
     const rows = document.createDocumentFragment();
-    for (const event of this.#waiting.slice(-ROWS_MAX).reverse()) {
+    const matching = this.#waiting.slice(-KEPT_MAX).filter((event) => this.#matches(event));
+    this.found += matching.length;
+    for (const event of matching.slice(-ROWS_MAX).reverse()) {
       const made = row(event);
       if (made.querySelector(".object")) this.#events.set(made, event);
       rows.append(made);
     }
+    this.#kept = [...this.#kept, ...this.#waiting].slice(-KEPT_MAX);
     this.#waiting = [];
     this.#list.prepend(rows);
     while (this.#list.childElementCount > ROWS_MAX) this.#list.lastElementChild.remove();
@@ -78,13 +101,11 @@ function row(event) {
   made.title = plain(id);
   const kind = ["insert", "update", "delete"].includes(name) ? name : "other";
   const parents = Array.isArray(data.parents) ? data.parents : [];
-  const said = data.data && typeof data.data === "object" ? data.data.message : undefined;
-  const about = [typeof said === "string" ? said : "", parents.join("  ")];
   made.append(
     element("span", `kind ${kind}`, plain(name)),
-    h("button", { type: "button", class: "object plain", tabindex: "-1" }, plain(`${data.type}/${data.id}`)),
-    h("span", { class: "about" }, time(data.timestamp), plain(["", ...about.filter(Boolean)].join(" · "))),
-    element("code", "id", plain(id)),
+    h("button", { type: "button", class: "object plain", tabindex: "-1" }, long(`${data.type}/${data.id}`)),
+    h("span", { class: "about" }, time(data.timestamp), parents.length ? ` · ${plain(parents.join("  "))}` : ""),
+    h("code", { class: "data", dir: "auto" }, data.data === undefined ? "" : plain(stringify(data.data))),
   );
   return made;
 }

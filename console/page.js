@@ -15,6 +15,16 @@ export function plain(value) {
   return text.length > TEXT_CHARS_MAX ? `${text.slice(0, TEXT_CHARS_MAX)}…` : text;
 }
 
+const END_CHARS = 14;
+
+// A name of any length in one line: the middle is cut if it is wider than its place.
+export function long(value) {
+  const text = plain(value);
+  const end = text.length > 2 * END_CHARS ? text.slice(-END_CHARS) : "";
+  return h("span", { class: "long", title: text, dir: "auto" },
+    element("span", "start", text.slice(0, text.length - end.length)), end && element("span", "end", end));
+}
+
 export const isPrintable = (text) => text.replaceAll("\n", "").search(UNPRINTABLE) < 0;
 
 export function element(name, className, text = "") {
@@ -79,16 +89,47 @@ async function copy(text, beside) {
 // A table that scrolls by itself; `fill(body, …)` with the element of *id* as its body. *columns*
 // are the texts of its header.
 export function table(id, labelledBy, columns) {
-  const head = columns.map((text) => h("th", { scope: "col" }, text));
+  const head = columns.map((text, column) => h("th", { scope: "col" },
+    text === "Actions" ? text : button(text, ({ currentTarget }) => sort(currentTarget.parentElement, column), text, "plain")));
   return h("div", { class: "scroll", role: "group", tabindex: "0", "aria-labelledby": labelledBy },
     h("table", { "aria-labelledby": labelledBy },
-      h("thead", {}, h("tr", {}, head)), h("tbody", { id })));
+      h("caption", { hidden: true }), h("thead", {}, h("tr", {}, head)), h("tbody", { id })));
+}
+
+// Sort by a column; by the same one again the other way round, and then as it was.
+function sort(head, column) {
+  const table = head.closest("table");
+  const next = { ascending: "descending", descending: "" }[head.getAttribute("aria-sort")] ?? "ascending";
+  for (const other of head.parentElement.children) other.removeAttribute("aria-sort");
+  if (next) head.setAttribute("aria-sort", next);
+  table.dataset.column = next ? column : "";
+  order(table.tBodies[0]);
+}
+
+// Put the rows in their order, and say how many there are.
+function order(body) {
+  const table = body.parentElement;
+  if (!table.caption) return;
+  const rows = [...body.children];
+  const column = table.dataset.column || null;
+  const isUp = table.querySelector("[aria-sort]")?.getAttribute("aria-sort") === "ascending";
+  const textOf = ({ children }) => children[column].dataset.sort ?? children[column].textContent;
+  const compare = (one, two) => textOf(one).localeCompare(textOf(two), undefined, { numeric: true });
+  const sorted = rows.toSorted(column === null ? (one, two) => one.dataset.at - two.dataset.at
+    : (one, two) => (isUp ? compare(one, two) : compare(two, one)));
+  if (rows.some((row, at) => row !== sorted[at])) {
+    const focused = document.activeElement;
+    body.append(...sorted);
+    focused.focus({ preventScroll: true });
+  }
+  say(table.caption, rows.length ? plural(rows.length, "row") : "");
 }
 
 // Show *records* as rows of *body*. *key* names a record, *cells* returns its values: text, {text,
-// title}, or a function that returns elements, which is called once for a row. Rows are changed in
-// their places, by their names, so that the focus stays where it is.
+// title, sort}, or a function that returns elements, which is called once for a row. Rows are changed
+// in their places, by their names, so that the focus stays where it is.
 export function fill(body, records, key, cells) {
+  const heads = [...body.parentElement.querySelectorAll("thead th")].map(({ textContent }) => textContent);
   const rows = new Map([...body.children].map((row) => [row.dataset.key, row]));
   records.forEach((record, at) => {
     const name = key(record);
@@ -99,18 +140,21 @@ export function fill(body, records, key, cells) {
     }
     rows.delete(name);
     cells(record).forEach((value, column) => {
-      const cell = row.children[column] ?? row.appendChild(element("td"));
+      const cell = row.children[column] ?? row.appendChild(h("td", { "data-label": heads[column] }));
       if (value instanceof Function) {
         if (!cell.childElementCount) cell.append(...value());
         return;
       }
-      const { text, title = "" } = value?.text === undefined ? { text: value } : value;
+      const { text, title = "", sort: key } = typeof value === "number" ? { text: number(value), sort: value } : value?.text === undefined ? { text: value } : value;
       if (cell.textContent !== plain(text)) cell.textContent = plain(text);
       if (cell.title !== title) cell.title = title;
+      if (key !== undefined) cell.dataset.sort = key;
     });
-    if (body.children[at] !== row) body.insertBefore(row, body.children[at] ?? null);
+    row.dataset.at = at;
+    if (!row.isConnected) body.append(row);
   });
   for (const row of rows.values()) row.remove();
+  order(body);
 }
 
 // Write *text* into an element that is hidden without one. A text that did not change is not
@@ -174,8 +218,8 @@ export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? 
 
 export function age(ms) {
   const s = Math.round((ms ?? 0) / 1000);
-  if (s < 120) return `${s} s`;
-  return s < 7200 ? `${Math.round(s / 60)} min` : `${Math.round(s / 3600)} h`;
+  const text = s < 120 ? `${s} s` : s < 7200 ? `${Math.round(s / 60)} min` : `${Math.round(s / 3600)} h`;
+  return { text, sort: s };
 }
 
 const second = (ms) => new Date(ms).toISOString().slice(0, 19).replace("T", " ");
@@ -196,7 +240,7 @@ export const localTime = (ms) => second(ms + zoneMinutes(ms) * 60000).replace(" 
 export function when(value) {
   const ms = typeof value === "number" ? value : Date.parse(value);
   if (!Number.isFinite(ms)) return { text: String(value ?? "") };
-  return { text: `${localTime(ms).replace("T", " ")} ${zone(ms)}`, title: `${second(ms)} UTC` };
+  return { text: `${localTime(ms).replace("T", " ")} ${zone(ms)}`, title: `${second(ms)} UTC`, sort: second(ms) };
 }
 
 export function time(value) {

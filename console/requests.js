@@ -25,6 +25,15 @@ export function listOf(text, field) {
   return values.filter(Boolean);
 }
 
+// The same for a filter that is being read: a text that is not a JSON array is a list.
+export function valuesOf(text) {
+  try {
+    return listOf(text);
+  } catch {
+    return text.split(",").map((each) => each.trim()).filter(Boolean);
+  }
+}
+
 // The text that `listOf` reads as *values*.
 export function listText(values) {
   const isPlain = (values ?? []).every((each) => !each.includes(",") && each === each.trim());

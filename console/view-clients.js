@@ -18,7 +18,7 @@ export function mount(root, context) {
       : `${number(found.total)} connected${found.total > clients.length ? `, of which ${clients.length} are shown` : ""}.`);
     fill(root.querySelector("#clients"), clients, ({ at }) => at, (each) => [
       each.transport,
-      each.since ? { ...when(each.since), text: age(Date.now() - Date.parse(each.since)) } : "unknown",
+      each.since ? { ...when(each.since), ...age(Date.now() - Date.parse(each.since)) } : "unknown",
       each.principal ?? "none",
       filterText(each.filter),
       known(each.page),
@@ -28,7 +28,7 @@ export function mount(root, context) {
   });
 }
 
-const known = (value) => (value === null ? "unknown" : number(value));
+const known = (value) => value ?? "unknown";
 
 function filterText(filter) {
   const parts = Object.entries(filter).map(([name, value]) =>

@@ -2,6 +2,7 @@
 // (docs/PROTOCOL.md, sections 14 and 19).
 
 import { request, unlessMissing } from "./api.js";
+import { stringify } from "./client/numbers.js";
 import { act, form, KEPT, offer, REASON } from "./form.js";
 import { age, button, card, fill, h, number, plain, say, table, when } from "./page.js";
 import { actionPlan, consumerPlan, listText } from "./requests.js";
@@ -49,7 +50,7 @@ export function mount(root, context) {
   const actions = h("div", { class: "actions", role: "group", "aria-labelledby": "consumer-title" });
   const details = card("consumer", "", failure, actions,
     h("h3", { id: "parked-title" }, "Parked messages"),
-    table("parked", "parked-title", ["Id", "Message", "Error", "Attempts", "Actions"]),
+    table("parked", "parked-title", ["Id", "Message", "Data", "Error", "Attempts", "Actions"]),
     h("h3", { id: "notes-title" }, "What operators did"),
     table("notes", "notes-title", ["When", "Who", "What", "Why"]));
   details.hidden = true;
@@ -92,9 +93,9 @@ export function mount(root, context) {
     fill($("consumers"), consumers, ({ name }) => name, (each) => [
       () => [button(each.name, () => open(each.name), `Open ${each.name}`, "plain")],
       each.copying ? `${each.state}, copying` : each.state,
-      number(each.lag_pages),
+      each.lag_pages ?? 0,
       age(each.lag_ms),
-      number(each.parked),
+      each.parked ?? 0,
       each.position ?? "before the oldest page",
       urls.get(each.name) ?? each.worker ?? "no worker",
     ]);
@@ -117,8 +118,9 @@ export function mount(root, context) {
     fill($("parked"), parked, ({ id }) => id, (each) => [
       each.id,
       `${each.event} ${each.data.type}/${each.data.id}`,
+      each.data.data === undefined ? "" : stringify(each.data.data),
       each.error,
-      number(each.attempts),
+      each.attempts ?? 0,
       () => (isAdmin ? ["retry", "drop"].map((action) => actionButton(action, name, each.id)) : []),
     ]);
     const numbered = notes.map((note, at) => ({ ...note, key: String(notes.length - at) }));

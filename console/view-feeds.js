@@ -5,8 +5,6 @@ import { act, form } from "./form.js";
 import { button, card, element, fill, h, plain, table, when } from "./page.js";
 import { feedDeletion, feedPlan, settingFields } from "./requests.js";
 
-export const title = "Feeds";
-
 const NAME = {
   name: "name", label: "Name", required: true, aka: ["feed"], pattern: "[a-z0-9][a-z0-9_.\\-]{0,62}",
   title: "must be 1 to 63 of a-z, 0-9, '-', '_', '.', and start with a letter or digit",
@@ -71,5 +69,3 @@ export function mount(root, context) {
     look();
   }
 }
-
-export function unmount() {}

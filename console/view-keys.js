@@ -5,8 +5,6 @@ import { act, form, offer, reveal } from "./form.js";
 import { button, card, fill, h, table, when } from "./page.js";
 import { keyPlan, revocation } from "./requests.js";
 
-export const title = "Keys";
-
 const ROLES = [
   ["read", "read: receive events"],
   ["ingest", "ingest: post events"],
@@ -96,5 +94,3 @@ function restriction({ feeds, types, parents }) {
   const named = Object.entries({ feeds, types, parents }).filter(([, values]) => values);
   return named.map(([name, values]) => `${name} ${values.join(", ")}`).join("; ") || (feeds === undefined ? "all of the feed" : "all feeds");
 }
-
-export function unmount() {}

@@ -5,7 +5,7 @@ import { request, secret, transport } from "./api.js";
 import { stringify } from "./client/numbers.js";
 import { Reader } from "./client/reader.js";
 import { inspect, isRow } from "./inspector.js";
-import { button, card, copyButton, fill, h, number, plain, say, table, visible, when } from "./page.js";
+import { button, card, copyButton, fill, h, long, number, plain, say, table, visible, when } from "./page.js";
 
 export const title = "Objects";
 
@@ -44,7 +44,7 @@ function showList(root, context, type) {
   const more = button("Show more", () => read(), undefined);
   more.hidden = true;
   const list = card("objects-card", type ? plain(`Objects of the type ${type}`) : "Objects", none,
-    table("objects-found", "objects-card-title", ["Object", "Parents", "Changed"]),
+    table("objects-found", "objects-card-title", ["Object", "Data", "Parents", "Changed"]),
     h("div", { class: "actions" }, more));
   root.append(list);
   const found = [];
@@ -65,7 +65,11 @@ function showList(root, context, type) {
     none.hidden = found.length > 0;
     more.hidden = !after;
     fill(root.querySelector("#objects-found"), found, (each) => JSON.stringify([each.type, each.id]), (each) => [
-      () => [button(`${each.type}/${each.id}`, () => context.setParams({ type: each.type, id: each.id }), undefined, "plain")],
+      () => {
+        const shown = h("button", { type: "button", class: "plain", onclick: () => context.setParams({ type: each.type, id: each.id }) }, long(`${each.type}/${each.id}`));
+        return each.id.length > 28 ? [shown, copyButton("the id", () => each.id)] : [shown];
+      },
+      each.data === undefined ? "" : stringify(each.data),
       (each.parents ?? []).join(", "),
       when(each.timestamp),
     ]);

@@ -5,6 +5,7 @@ import { Refused, request, unlessMissing } from "./api.js";
 import { lineChart } from "./lines.js";
 import { act } from "./form.js";
 import { age, button, card, element, fill, h, number, plain, say, table } from "./page.js";
+import { Picture } from "./picture.js";
 import { relayPlan } from "./requests.js";
 
 export const title = "Overview";
@@ -18,6 +19,7 @@ const RELAY = {
 };
 
 const SEEN_MAX = 720; // an hour of samples of five seconds
+let picture = null; // what was shown last; it resumes when this view is shown again
 const seen = new Map(); // feed -> samples that this page took itself, oldest first
 
 export function mount(root, context) {
@@ -33,6 +35,10 @@ export function mount(root, context) {
   const lag = lineChart("lag", "Lag", "pages");
   const origin = h("p", { class: "soft", id: "origin" });
   root.append(card("hour", "The last hour", origin, throughput.element, lag.element), followers, relay);
+
+  const key = JSON.stringify([feed, context.params.get("types"), context.params.get("parents")]);
+  if (picture?.key !== key) picture = new Picture(key);
+  picture.mount(root, context);
 
   let hasHistory = true;
 
@@ -86,7 +92,7 @@ export function mount(root, context) {
   function showFollowers(found) {
     fill(root.querySelector("#followers"), found, ({ name }) => name, (each) => [
       each.name,
-      number(each.lag_pages),
+      each.lag_pages ?? 0,
       age(each.lag_ms),
       each.leased ? "yes" : "no",
     ]);
@@ -130,6 +136,11 @@ function unlessRefused(error) {
   throw error;
 }
 
-export function unmount() {}
+export function unmount() {
+  picture.unmount();
+}
 
-export const forget = () => seen.clear();
+export function forget() {
+  seen.clear();
+  if (picture) picture.key = null;
+}

@@ -1,10 +1,8 @@
 // Post an event to the feed (docs/PROTOCOL.md, sections 3 and 4).
 
 import { form, offer } from "./form.js";
-import { card } from "./page.js";
+import { button, card, h } from "./page.js";
 import { postPlan } from "./requests.js";
-
-export const title = "Post";
 
 const FIELDS = [
   { name: "event", label: "Operation", kind: "select", options: ["insert", "update", "delete"].map((each) => [each, each]) },
@@ -16,9 +14,11 @@ const FIELDS = [
   { name: "data", label: "Data", kind: "json", hint: "Any JSON value, or nothing" },
 ];
 
-export function mount(root, context) {
+// Show the form in a dialog, in *root*, until an event is posted.
+export function openPost(root, context) {
   const posted = card("post-card", "Post an event");
-  root.append(posted);
+  const dialog = h("dialog", { id: "post-dialog", class: "wide", "aria-labelledby": "post-card-title", onclose: () => dialog.remove() },
+    posted, h("div", { class: "actions" }, button("Close", () => dialog.close())));
   const made = form({
     id: "post",
     title: "Post an event",
@@ -26,9 +26,12 @@ export function mount(root, context) {
     plan: (values) => postPlan(context.feed, values),
     submit: "Post",
     context,
-    done: ({ ids }, { event, type, id }) => context.say(`Posted ${event} of ${type}/${id} as ${ids[0]}.`),
+    done: ({ ids }, { event, type, id }) => {
+      dialog.close();
+      context.say(`Posted ${event} of ${type}/${id} as ${ids[0]}.`);
+    },
   });
-  offer(posted, context, "ingest", "post events", made.element);
+  root.append(dialog);
+  dialog.showModal();
+  offer(posted, context, "ingest", "post events", made.element).then(() => made.focus());
 }
-
-export function unmount() {}

@@ -70,7 +70,7 @@ export function mount(root, context) {
       each.state,
       each.url,
       age(each.lag_ms),
-      number(each.parked),
+      each.parked ?? 0,
       each.again_ms ? when(each.again_ms) : "with the next event",
       () => [button("Edit", () => edit(each.name), `Edit ${each.name}`)],
     ]);
@@ -97,7 +97,7 @@ export function mount(root, context) {
     fill($("attempts"), found.attempts, (each) => `${each.at} ${each.id} ${each.number}`, (each) => [
       when(each.at),
       each.id,
-      number(each.number),
+      each.number ?? 0,
       each.accepted ? `accepted, ${each.status}` : each.error ?? String(each.status),
       `${number(each.duration_ms)} ms`,
     ]);

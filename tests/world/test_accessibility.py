@@ -108,11 +108,15 @@ def _places(page: chromium.Page, url: str, axe: str, width: int) -> Iterator[str
     yield from _forms(page)
     _show(page, "events")
     page.until("!!document.querySelector('.object')")
-    page.js("document.querySelector('details').open = true")
-    page.until("document.querySelectorAll('#groups tr').length > 0")
-    yield "a table of objects"
+    page.js("document.querySelector('.menu').open = true")
+    page.until("document.querySelectorAll('.menu input').length > 1")
+    yield "a menu of types"
     page.js("document.querySelector('.object').click()")
     yield "an event"
+    _show(page, "overview")
+    page.js("document.querySelector('#picture details').open = true")
+    page.until("document.querySelectorAll('#groups tr').length > 0")
+    yield "a table of objects"
     page.open(f"{url}console/?type=file&id=docs/f2#/objects", width=width, height=800)
     page.js(f"new Function({axe!r})()")
     page.until("document.querySelectorAll('#history tr').length > 0")
@@ -121,10 +125,14 @@ def _places(page: chromium.Page, url: str, axe: str, width: int) -> Iterator[str
 
 def _forms(page: chromium.Page) -> Iterator[str]:
     """Yield the states of forms."""
-    _show(page, "post")
+    _show(page, "events")
+    post = "[...document.querySelectorAll('button')].find((b) => b.textContent === 'Post event')"
+    page.js(f"{post}.click()")
+    page.until("!!document.querySelector('#post-data')")
     page.js("document.querySelector('#post-data').value = '{'")
     page.js("document.querySelector('#post-do').click()")
     yield "a form with errors"
+    page.js("document.querySelector('#post-dialog').close()")
     _show(page, "webhooks")
     page.js("document.querySelector('#hooks button').click()")
     page.js("[...document.querySelectorAll('#hooks button')].at(-1).click()")

@@ -172,6 +172,8 @@ def application(feed: FakeFeed) -> Callable[[dict[str, Any], Receive, Send], Awa
             feed.requests.append({**headers, "path": scope["path"], ":method": scope["method"]})
             if scope["path"].endswith("/status"):
                 await _answer(send, 200, json.dumps(feed.report).encode())
+            elif scope["path"] == "/feeds":
+                await _answer(send, 200, b'{"feeds": []}')
             elif scope["method"] == "POST":
                 await _post(feed, headers, receive, send)
             else:

@@ -340,9 +340,8 @@ def test_the_page_works_below_a_prefix(
 def test_an_area_opens_its_folder(host: Server, page: chromium.Page) -> None:
     """By a click into the picture; the table below it does the same by keyboard."""
     _post(host, *[_op(f"a/b/{n}", type_="area") for n in range(2)])
-    page.open(f"{host.url}console/?types=area")
-    page.until("document.querySelector('#objects').textContent === '2'")
-    page.until("document.querySelector('#empty').hidden")
+    page.open(f"{host.url}console/?types=area#/overview")
+    page.until("document.querySelector('.bar .count')?.textContent === '2'")
     page.js(
         "document.querySelector('#map').dispatchEvent(new MouseEvent('click',"
         " {clientX: document.querySelector('#map').getBoundingClientRect().x + 20,"
@@ -363,6 +362,10 @@ def test_more_objects_are_listed_on_demand(host: Server, page: chromium.Page) ->
     if page.js("document.querySelectorAll('#objects-found tr').length") < 1200:
         _click(page, "Show more")
     page.until("document.querySelectorAll('#objects-found tr').length === 1200")
+    assert _text(page, "#objects-card caption") == "1,200 rows"
+    _click(page, "Object", "th")
+    _click(page, "Object", "th")
+    assert _text(page, "#objects-found button") == "many/m1199"
     assert page.js(
         "[...document.querySelectorAll('button')].find((b) => b.textContent === 'Show more').hidden"
     )
