@@ -24,7 +24,7 @@ PROJECT = {
 # Files that a generated page of the reference shows.
 SHOWN = {"clients/javascript/src/index.d.ts": "reference/JAVASCRIPT.md"}
 SOURCES = "source"  # the folder of the pages that show files outside docs/
-COPIED = {".md", ".png", ".svg"}
+COPIED = {".md", ".png", ".svg", ".webp"}
 _UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 _LANGUAGES = {
     ".go": "go",

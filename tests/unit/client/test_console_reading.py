@@ -488,3 +488,5 @@ def test_the_pictures_of_the_readme_can_be_taken_again(
         assert taken[16:24] == kept[16:24]  # width and height of a PNG
         assert len(taken) < pictures.BYTES_MAX > len(kept)
         assert name in README.read_text()
+    recording = (pictures.FOLDER / pictures.RECORDING).read_bytes()
+    assert recording.count(b"ANMF") == 20 and len(recording) < pictures.RECORDING_BYTES_MAX
