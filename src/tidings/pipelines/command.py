@@ -14,7 +14,7 @@ import click
 from tidings.client.address import DEFAULT_URL
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import address_without_password, json_option
-from tidings.client.cli.render import answer, compact, printable
+from tidings.client.cli.render import answer, compact, printable, table
 from tidings.client.retries import stop_on_signals
 from tidings.core.version import how_to_install
 from tidings.lineage.runs import lineage_option
@@ -339,14 +339,8 @@ def _run_with_table(runner: Runner) -> bool:
 
 
 def _table(runner: Runner) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(*_COLUMNS)
-    for each in runner.progress:
-        counts = (f"{each.records:,}", f"{each.batches:,}", f"{each.failures:,}")
-        table.add_row(each.name, each.state, *counts, Text(printable(each.shown)))
-    return table
+    rows = [{**asdict(each), "store": each.name, "error": each.shown} for each in runner.progress]
+    return table(_COLUMNS, rows)
 
 
 def _because(progress: Progress) -> str:

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.table import Table
 
 from tidings.client.cli.options import NamedFeed
-from tidings.client.cli.render import phase_bars
+from tidings.client.cli.render import phase_bars, table
 from tidings.core.errors import TidingsError
 from tidings.core.sync import dumps
 from tidings.lineage import datasets, runs
@@ -26,6 +25,7 @@ from tidings.lineage.runs import Job
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.progress import TaskID
+    from rich.table import Table
 
     from tidings.sync.feed import Applied, Feed
     from tidings.sync.job import Summary
@@ -207,24 +207,16 @@ class Phases:
 
 def changes_table(summary: Summary, applied: Applied | None) -> Table:
     """Return a table of the planned changes by type, with the outcome of the sync below it."""
-    shown = Table(title=f"{summary.lines:,} lines, {summary.objects:,} objects in the state")
-    shown.add_column("type")
-    for name in ("creates", "updates", "deletes"):
-        shown.add_column(name, justify="right")
-    for kind, counts in summary.by_type.items():
-        shown.add_row(kind, *_counts(counts))
-    totals = {name: getattr(summary, name) for name in ("creates", "updates", "deletes")}
-    shown.add_section()
-    shown.add_row("all", *_counts(totals))
+    names = ("creates", "updates", "deletes")
+    rows = [{"type": kind, **counts} for kind, counts in summary.by_type.items()]
+    rows.append({"type": "all", **{name: getattr(summary, name) for name in names}})
+    shown = table(("type", *names), [dict.fromkeys(names, 0) | row for row in rows])
+    shown.title = f"{summary.lines:,} lines, {summary.objects:,} objects in the state"
     rest = f"untouched {summary.untouched:,}"
     if applied is not None:
         rest += f"; applied {applied.applied:,}, moved {applied.moved:,}, done {applied.done:,}"
     shown.caption = rest
     return shown
-
-
-def _counts(counts: dict[str, int]) -> list[str]:
-    return [f"{counts.get(name, 0):,}" for name in ("creates", "updates", "deletes")]
 
 
 @contextmanager

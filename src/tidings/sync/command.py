@@ -411,7 +411,10 @@ def _show(outcome: Outcome, as_json: bool, *, failed: str = "") -> None:
         why = {"failed": failed} if failed else {}
         click.echo(json.dumps(asdict(outcome.summary) | done | why))
         return
-    from tidings.client.cli.render import show
+    from tidings.client.cli.render import printable, show
     from tidings.sync.cli import changes_table
+
+    for note, count in outcome.summary.notes.items():
+        click.echo(f"Note: {printable(note)} (lines: {count:,}).", err=True)
 
     show(changes_table(outcome.summary, outcome.applied))

@@ -27,7 +27,7 @@ from pyspark.sql.window import Window
 
 from tidings.core import limits
 from tidings.core.errors import Rejected
-from tidings.core.sync.dumps import Described, End, Objection, read_line
+from tidings.core.sync.dumps import RENAMED, Described, End, Objection, read_line
 from tidings.sync import files
 from tidings.sync.engine import CUT, GZIP, READ
 from tidings.sync.spark_session import current
@@ -186,20 +186,26 @@ def _each_key_once() -> Column:
 def recognise_lines(lines: DataFrame) -> DataFrame:
     """Return the place and the text of each of *lines* (`engine.LINES`), with its key and moment.
 
-    The key and the moment are null if a line is not ordinary.
+    The key and the moment are null if a line is not ordinary. If the type of an ordinary line is
+    not in lower case, `note` says so.
     """
     head = lines.select("value").head()
     apart = apart_column(order_of(head["value"]) if head else ())
     key, moment = key_and_moment()
+    type, is_quick = _value("type"), F.col("apart").startswith(_MARK)
+    other = (type != F.lower(type)) & key.isNotNull()
+    words = F.concat(F.lit(RENAMED[0]), type, F.lit(RENAMED[1]), F.lower(type))
+    note = F.when(is_quick, F.lit(None)).when(other, words)
     return lines.withColumn("apart", apart).select(
-        "path", "block", "number", "text", key.alias("key"), moment.alias("moment")
+        *("path", "block", "number", "text"),
+        *(key.alias("key"), moment.alias("moment"), note.alias("note")),
     )
 
 
 def read_by_core(lines: DataFrame) -> DataFrame:
     """Return the lines that are not ordinary, with the core's result (`engine.READ`) for each."""
     read = F.udf(_read, READ, useArrow=False)
-    unknown = lines.where("key IS NULL").drop("key", "moment")
+    unknown = lines.where("key IS NULL").drop("key", "moment", "note")
     return unknown.withColumn("read", read("text")).select(*unknown.columns, "read.*")
 
 
@@ -231,6 +237,15 @@ def latest(lines: DataFrame) -> DataFrame:
     return once.unionByName(last).drop("hash")
 
 
+def notes_of(lines: DataFrame, read: DataFrame | None) -> dict[str, int]:
+    """Return the most frequent notes of *lines* and *read*, with the numbers of their lines."""
+    notes = (
+        lines.select("note") if read is None else lines.select("note").union(read.select("note"))
+    )
+    counts = notes.where("note IS NOT NULL").groupBy("note").count()
+    return dict(map(tuple, counts.orderBy(F.desc("count"), "note").limit(SHOWN_MAX).collect()))
+
+
 def hash_of_key() -> Column:
     return F.xxhash64("key")
 
@@ -246,17 +261,17 @@ def is_of(types: frozenset[str]) -> Column:
     return F.substring_index("key", "/", 1).isin(*sorted(types))
 
 
-def _read(text: bytearray) -> tuple[str | None, str | None, int | None, str | None]:
+def _read(text: bytearray) -> tuple[str | None, str | None, int | None, str | None, str | None]:
     try:
         line = read_line(bytes(text))
     except Rejected as error:
-        return None, None, None, str(error)
+        return None, None, None, str(error), None
     match line:
         case Described():
-            return line.key, line.moment, None, None
+            return line.key, line.moment, None, None, line.note
         case End():
-            return None, None, line.lines, None
-    return None, None, None, None
+            return None, None, line.lines, None, None
+    return None, None, None, None, None
 
 
 _LOCAL = re.compile(r"^file:/+")  # the start of a local path in messages of Hadoop

@@ -42,7 +42,7 @@ LINES = columns(path=TEXT, block=LONG, number=LONG, value=TEXT, text=BinaryType(
 
 # The core's result for a line: an object, the number in an end line, or an error. All columns are
 # null if the line is blank.
-READ = columns(key=TEXT, moment=TEXT, end=LONG, error=TEXT)
+READ = columns(key=TEXT, moment=TEXT, end=LONG, error=TEXT, note=TEXT)
 
 # The attributes of an item in an export of the state's table, as far as they are needed. Numbers
 # are text in an export.

@@ -59,7 +59,8 @@ class Summary:
 
     *through* is the checkpoint of the follower `state` before the rows of the state were read.
     *untouched* counts the existing objects that need no change, because they agree with the dump,
-    are older in the dump, or must not be changed or deleted.
+    are older in the dump, or must not be changed or deleted. *notes* say what the feed stores in
+    another way than the dump has it, each with its number of lines.
     """
 
     creates: int = 0
@@ -74,6 +75,7 @@ class Summary:
     known_whole: bool = False
     objects: int = 0
     through: int = 0
+    notes: dict[str, int] = field(default_factory=dict)
 
     @property
     def corrections(self) -> int:
@@ -337,6 +339,7 @@ class Job:
         if read is not None and counts.bad > self.options.skip_bad:
             raise BadDump(counts.bad, self._first(read.where("error IS NOT NULL"), lines))
         summary = _summarize(known, counts, expected=self.options.expected)
+        summary = replace(summary, notes=dump.notes_of(lines, read))
         counted = Found(summary.lines + summary.bad_lines, counts.declared)
         self._guard(dumps.check_dump(counted, expected=self.options.expected), summary)
         if not summary.newest:  # the dump has no valid line of the selected types

@@ -221,6 +221,20 @@ def test_guards_stop_before_a_plan_is_written(
     assert not (tmp_path / "work" / "plan").exists()
 
 
+def test_the_summary_names_what_the_feed_stores_differently(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """Types that are not in lower case, in both ways to read a line, and unknown fields."""
+    dump = [line("a", 2), line("b", 2).replace(b'"video"', b'"Video"')]
+    dump += [line("c", 2).replace(b'"video"', b'"Video Type!"').replace(b"{", b'{"titel":1,', 1)]
+    _, summary = planned(session, tmp_path, dump, [], ALL)
+    assert summary.lines == 3
+    assert summary.notes == {
+        "the type Video is stored as video": 1,
+        "the field titel is ignored; the type Video Type! is stored as video type!": 1,
+    }
+
+
 def test_end_lines_add_up(session: SparkSession, tmp_path: Path) -> None:
     """Each counts the lines of its part; bad lines that are passed over were lines too."""
     dump = [line("a", 2), b'{"tidings":"end","lines":1}', line("b", 2), b"bad"]

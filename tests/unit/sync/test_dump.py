@@ -102,13 +102,13 @@ def made(random: Random, order: Sequence[str] = ()) -> str:
     return random.choice(blanks) + "{" + f"{random.choice(blanks)},{comma}".join(entries) + "}"
 
 
-def said(text: bytes) -> tuple[str, str] | None:
-    """Key and moment of an object by the core's own function."""
+def said(text: bytes) -> tuple[str, str, str | None] | None:
+    """Key, moment and note of an object by the core's own function."""
     try:
         found = read_line(text)
     except Rejected:
         return None
-    return (found.key, found.moment) if isinstance(found, Described) else None
+    return (found.key, found.moment, found.note) if isinstance(found, Described) else None
 
 
 @on_both
@@ -127,9 +127,13 @@ def test_what_spark_recognises_is_what_the_core_says(session: SparkSession, tmp_
     recognised = [each for each in lines if each["key"] is not None]
     assert len(recognised) > 1000
     for each in recognised:
-        assert (each["key"], each["moment"]) == said(bytes(each["text"])), each["text"]
-    objects = [(each["key"], each["moment"]) for each in (*recognised, *asked) if each["key"]]
-    assert sorted(objects) == sorted(filter(None, map(said, texts)))
+        assert (each["key"], each["moment"], each["note"]) == said(bytes(each["text"])), each[
+            "text"
+        ]
+    objects = [
+        (each["key"], each["moment"], each["note"]) for each in (*recognised, *asked) if each["key"]
+    ]
+    assert sorted(objects, key=str) == sorted(filter(None, map(said, texts)), key=str)
     assert [each["end"] for each in asked if each["end"] is not None] == [3]
 
 
@@ -159,7 +163,9 @@ def test_lines_of_one_order_are_what_the_core_says(
     assert (found[0]["key"], found[0]["moment"]) == ("v/x", "2026-01-01T00:00:10.1")
     for each in found:
         if each["key"] is not None:
-            assert (each["key"], each["moment"]) == said(bytes(each["text"])), each["text"]
+            assert (each["key"], each["moment"], each["note"]) == said(bytes(each["text"])), each[
+                "text"
+            ]
     with_data = [each for each in found if b'"data"' in bytes(each["text"])]
     assert sum(each["key"] is not None for each in with_data) > 20
 

@@ -295,10 +295,7 @@ def cell(value: object, missing: str = NONE, of: str = "") -> str:
     if isinstance(value, int):
         return f"{value:,}" if without_unit(of) == of else duration(value)
     if isinstance(value, dict):
-        return ", ".join(
-            f"{printable(without_unit(name))} {cell(part, missing, name)}"
-            for name, part in value.items()
-        )
+        return ", ".join(f"{printable(name)} {cell(part, missing)}" for name, part in value.items())
     if isinstance(value, list):
         return ", ".join(cell(part, missing) for part in value)
     return printable(str(value))

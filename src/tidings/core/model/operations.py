@@ -240,7 +240,7 @@ def plain_line(
     )
 
 
-_FIELDS = frozenset({"event", "timestamp", "parents", "type", "id", "tags", "changed", "data"})
+FIELDS = frozenset({"event", "timestamp", "parents", "type", "id", "tags", "changed", "data"})
 MISSING = object()  # the value of a required field that was not sent
 _NO_EXTRAS = (None, None, None)
 
@@ -251,9 +251,9 @@ def _known_fields(raw: dict[str, Any]) -> dict[str, Any]:
     The case of names is ignored, and the last of several equal names counts. Producers that were
     written for oplog rely on this.
     """
-    if raw.keys() <= _FIELDS:
+    if raw.keys() <= FIELDS:
         return raw
-    return {key.lower(): value for key, value in raw.items() if key.lower() in _FIELDS}
+    return {key.lower(): value for key, value in raw.items() if key.lower() in FIELDS}
 
 
 def lower_case(text: str) -> str:

@@ -24,12 +24,12 @@ most objects were deleted. Each objection has a code, and says how the operator 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidings.core.errors import InvalidOperation
 from tidings.core.model import timestamps
 from tidings.core.model.json_body import decode_json
-from tidings.core.model.operations import key_of, line_from
+from tidings.core.model.operations import FIELDS, key_of, line_from, lower_case
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,12 +98,14 @@ _FORMATS = {
 class Described:
     """An object of the dump, with its operation as *line*; the event is not decided yet.
 
-    *moment* is the timestamp of the operation without its Z.
+    *moment* is the timestamp of the operation without its Z. *note* says what the feed
+    stores differently.
     """
 
     key: str
     moment: str
     line: str
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,18 @@ def read_line(text: bytes) -> Described | End | None:
     if "tidings" in raw and "type" not in raw:
         return _end(raw)
     line = dump_line(raw)
-    return Described(key_of(line), moment_of(line), line)
+    return Described(key_of(line), moment_of(line), line, _note(raw))
+
+
+RENAMED = "the type ", " is stored as "
+
+
+def _note(raw: dict[str, Any]) -> str | None:
+    """Return what the feed does not store as the object *raw* of a dump has it; else None."""
+    notes = [f"the field {name} is ignored" for name in sorted(raw) if name.lower() not in FIELDS]
+    types = (str(value) for name, value in raw.items() if name.lower() == "type")
+    notes += (each.join(RENAMED) + lower_case(each) for each in types if each != lower_case(each))
+    return "; ".join(notes) or None
 
 
 def _check_utf8(text: bytes) -> None:
