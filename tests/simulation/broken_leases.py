@@ -36,9 +36,9 @@ class UnfencedFollowers(MemoryFollowers):
 
     def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
         follower = self._feeds[lease.feed][lease.name]
-        self._move(follower, (checkpoint, lease.operations, lease.note))
+        self.move(follower, (checkpoint, lease.operations, lease.note))
         follower.renew(now_ms)
-        stored = self._lease(follower)
+        stored = self.lease(follower)
         return replace(stored, owner=lease.owner, fence=lease.fence)
 
 

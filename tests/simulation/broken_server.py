@@ -207,7 +207,7 @@ not_again = instead(wakeups, "AGAIN_S", 1e9)
 # K6: a key is forgotten as soon as any clock says so.
 keys_by_wall = instead(host, "expiring_ms", host.now_ms)
 # K7: a checkpoint counts as written before the commit.
-checkpoints_early = instead(SqliteFollowers, "_move", MemoryFollowers._move)
+checkpoints_early = instead(SqliteFollowers, "move", MemoryFollowers.move)
 
 
 def _serve_late(runs: Any) -> None:

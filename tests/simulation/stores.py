@@ -203,14 +203,14 @@ class Lines:
 
 def _check_moves(followers: MemoryFollowers) -> None:
     """Break the seed if a checkpoint moves back: pages would be handled and sent again."""
-    move = followers._move
+    move = followers.move
 
     def checked(follower: StoredFollower, saved: Saved) -> None:
         if saved[0] < follower.saved[0]:
             raise Broken(f"a checkpoint moves from {follower.saved[0]} back to {saved[0]}")
         move(follower, saved)
 
-    followers._move = checked  # type: ignore[method-assign]
+    followers.move = checked  # type: ignore[method-assign]
 
 
 class Stores:

@@ -18,11 +18,27 @@ from tidings.server.processes import Problem
 
 VERSION = "3.1.0"  # equals the version in the pom
 START_S = 30.0  # the engine starts in 1.5 s; a loaded machine may need ten times that
+CONNECT_EVERY_S = 0.02  # pause between attempts to connect to a child
 FETCH_S = 300.0  # the time limit of the only download, of 48 MB
 CACHE = Path.home() / ".cache" / "tidings" / "dynamodb-local" / VERSION
 _HERE = Path(__file__).parent
 _POM = _HERE / "dynamodb-local.pom.xml"
 _SUMS = _HERE / "dynamodb-local.sha256"  # of all files from Maven, in the format of `sha256sum`
+
+
+async def wait_until_open(port: int, timeout_s: float) -> None:
+    """Return once the loopback *port* accepts connections.
+
+    Raises:
+        TimeoutError: no connection was accepted within *timeout_s*.
+    """
+    async with asyncio.timeout(timeout_s):
+        while True:
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                return
+            await asyncio.sleep(CONNECT_EVERY_S)
 
 
 class NoMaven(Problem):
@@ -88,7 +104,7 @@ async def start(*, port: int, data: Path | None, log: Path) -> DynamoDBLocal:
         child = await processes.start(command, output=output)
     engine = DynamoDBLocal(child, port)
     try:
-        await processes.wait_until_open(port, START_S)
+        await wait_until_open(port, START_S)
     except TimeoutError:
         await engine.stop()
         raise EngineFailed(f"did not listen within {START_S:.0f} s", log) from None

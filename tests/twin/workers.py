@@ -24,6 +24,7 @@ from typing import IO
 import httpx
 
 from tests.twin import http_gateway
+from tests.twin.dynamodb_local import wait_until_open
 from tests.twin.environment import ACCOUNT, REGION, Program
 from tests.twin.lambda_api import Answer, Invocation, Invoke, LoopbackServer, RuntimeApi, failure
 from tests.twin.store import PREFIX
@@ -269,7 +270,7 @@ class StreamFunction:
                     environment=self._program.environment,
                     folder=self._program.folder,
                 )
-                await processes.wait_until_open(self._port, START_S)
+                await wait_until_open(self._port, START_S)
 
     async def stop(self) -> None:
         async with self._starting:  # wait for a child that is being started, to kill it

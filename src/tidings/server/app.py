@@ -41,7 +41,7 @@ from tidings.http.router import Match, RouteTable, pattern
 from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES, STREAM
 from tidings.server import metrics, sockets
 from tidings.server.host import Host, now_ms
-from tidings.server.posts import plan_for
+from tidings.server.posts import LOOP_BYTES_MAX, plan_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 METRICS, CONSOLE = "/metrics", "/console"
-# The largest body, decompressed, that is handled in the event loop, which takes some 3 ms.
-LOOP_BYTES_MAX = 16 * 1024
 _ROUTES = HTTP_ROUTES + SERVER_ROUTES
 _METHODS = sorted({each.method for each in _ROUTES} - {"ANY"} | {"OPTIONS"})
 _STREAM = pattern(STREAM)

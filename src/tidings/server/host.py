@@ -77,18 +77,15 @@ traces.setLevel(logging.INFO)  # traces are logged without --verbose too: a clie
 # The owner of the webhooks' leases. It is the same in each process, so that a new process takes
 # over the leases of a crashed one. This is safe, because only one process can open the file.
 WEBHOOK_WORKER = "tidings-serve"
-# The pause of a follower after a run, as a multiple of the run's duration. The pause of push is
-# short, because connected clients wait for its messages.
-PUSH_REST, RELAY_REST = 1.0, 1.0
-ARCHIVE_REST = 1.0  # the pause of the archive, which the sweep wakes once a minute
-ERASE_REST = 3.0  # an erasure may take long, and is never urgent
+# The pause after a run, as a multiple of the run's duration. An erasure is never urgent.
+REST, ERASE_REST = 1.0, 3.0
 AGAIN_S = 2.0  # the pause while an erasure or a removal waits, for example for a backup
 ERASE_MS = 10  # the duration of a run; the pause after it is longer
 REMOVE_MS = 100  # the duration of a run, which then stores its position
 # The kinds of records on which the workers of webhooks depend.
 _OF_WEBHOOKS = frozenset({"consumer", "erasure", "profile", "relay"})
 REMOVE = "remove"  # the job that removes deleted feeds, woken like a follower of the host
-IDLE_REST = 100.0  # the pause of push without connected clients, when it only follows the log
+IDLE_PUSH_S = 1.0  # between two runs of push for a feed, when no client is connected
 # All batches are large, including the first one: the store is local, and a row costs half as much
 # if many rows are written at once.
 STATE_CONFIG = FollowerConfig(operations_max=20_000, operations_first=20_000)
@@ -237,7 +234,7 @@ class Host(Assembly):
             check_feed=self.directory.check,
             write_more=self.state.project,
             count=self.history.count,
-            record=self._generations.record,
+            record=self._generations.last_pages.record,
             record_changed=self._on_record,
             committed=self._on_commit,
         )
@@ -493,11 +490,18 @@ class Host(Assembly):
     # A commit wakes the followers, and the readers that wait at the end of the log.
 
     def _on_commit(self, pages: Sequence[tuple[str, Page]]) -> None:
-        self._traced.update((feed, page.number) for feed, page in pages if page.trace)
-        for feed in dict.fromkeys(feed for feed, _ in pages):
-            self._recent[feed] = None
-            self.sockets.mark_committed(feed)
-            self.waker.wake(feed, PUSH)
+        traced = {feed: page.number for feed, page in pages if page.trace}
+        self._traced.update(traced)
+        has_clients = self.sockets.count > 0
+        for feed in dict(pages):
+            if next(reversed(self._recent), None) != feed:
+                self._recent[feed] = None
+            if has_clients:
+                self.sockets.mark_committed(feed)
+            if has_clients or feed in traced:
+                self.waker.wake(feed, PUSH)
+            else:
+                self.waker.wake_seldom(feed, PUSH, IDLE_PUSH_S)
             self.webhooks.wake(feed)
         self.notifications.notify(pages)
 
@@ -567,17 +571,17 @@ class Host(Assembly):
         )
         push = lambda feed: self._push(feed, pusher)  # noqa: E731
         runs = {
-            PUSH: Runs(PUSH, self.if_exists(push), self._push_rest, loop),
-            ERASE: Runs(ERASE, self.if_exists(self._erase), lambda: ERASE_REST, loop),
-            REMOVE: Runs(REMOVE, self._remove, lambda: ERASE_REST, loop),
+            PUSH: Runs(PUSH, self.if_exists(push), REST, loop),
+            ERASE: Runs(ERASE, self.if_exists(self._erase), ERASE_REST, loop),
+            REMOVE: Runs(REMOVE, self._remove, ERASE_REST, loop),
         }
         if self.stores.archive is not None:
             archiver, archiving = self.archiver(), self.archive_follower
             archive = self.if_exists(lambda feed: archiving.run(feed, archiver))
-            runs[ARCHIVE] = Runs(ARCHIVE, archive, lambda: ARCHIVE_REST, loop)
+            runs[ARCHIVE] = Runs(ARCHIVE, archive, REST, loop)
         relay = self.if_exists(lambda feed: self.relayer(feed).run(feed))
         sources = self.settings.sources
-        relays = {feed: Runs(RELAY, relay, lambda: RELAY_REST, loop) for feed in sources}
+        relays = {feed: Runs(RELAY, relay, REST, loop) for feed in sources}
         self.waker.follow(self.state.wake, runs, relays)
 
     def on_nothing_erased(self, feed: str, erasure: Erasure) -> None:
@@ -615,9 +619,6 @@ class Host(Assembly):
             self.stores.followers.set_checkpoint(feed, PUSH, handled)
         with self.sockets.pushing(feed):
             self.follower.run(feed, pusher)
-
-    def _push_rest(self) -> float:
-        return PUSH_REST if self.sockets.count else IDLE_REST
 
     def _await_writer(self, ms: int) -> None:
         """Implement `Sleep` for a reader that waits until the page of a taken number is written."""

@@ -250,13 +250,19 @@ class MemoryFollowers:
     def take(
         self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None
     ) -> Lease:
-        followers = self._feeds.setdefault(feed, self._of_feed(feed))
-        follower = followers.setdefault(name, StoredFollower(feed, name))
-        if not follower.owner or (over and over.is_of(self._lease(follower))):
+        follower = self.stored(feed, name)
+        if not follower.owner or (over and over.is_of(self.lease(follower))):
             follower.owner = owner
             follower.fence += 1
             follower.renew(now_ms)
-        return self._lease(follower)
+        return self.lease(follower)
+
+    def stored(self, feed: str, name: str) -> StoredFollower:
+        """Return the follower *name* of *feed*, which may not have run yet."""
+        followers = self._feeds.get(feed)
+        if followers is None:
+            followers = self._feeds.setdefault(feed, self._of_feed(feed))
+        return followers.get(name) or followers.setdefault(name, StoredFollower(feed, name))
 
     def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
         follower = self._of_feed(feed).get(name)
@@ -270,9 +276,9 @@ class MemoryFollowers:
         follower = self._of(lease)
         if follower is None:
             raise LeaseLost(feed=lease.feed, follower=lease.name, fence=lease.fence)
-        self._move(follower, (checkpoint, lease.operations, lease.note))
+        self.move(follower, (checkpoint, lease.operations, lease.note))
         follower.renew(now_ms)
-        return self._lease(follower)
+        return self.lease(follower)
 
     def release(self, lease: Lease, *, force: bool = False) -> bool:
         follower = self._of(lease)
@@ -280,15 +286,15 @@ class MemoryFollowers:
             return True
         if follower.marks != lease.marks and not force:
             return False
-        self._move(follower, (lease.checkpoint, lease.operations, lease.note))
+        self.move(follower, (lease.checkpoint, lease.operations, lease.note))
         follower.owner, follower.expires_ms = "", 0
         return True
 
     def checkpoints(self, feed: str) -> dict[str, int]:
-        return {each.name: self._make_saved(each)[0] for each in self._sorted(feed)}
+        return {each.name: self.saved_of(each)[0] for each in self._sorted(feed)}
 
     def leases(self, feed: str) -> Sequence[Lease]:
-        return [self._lease(each) for each in self._sorted(feed)]
+        return [self.lease(each) for each in self._sorted(feed)]
 
     def set_checkpoint(
         self, feed: str, name: str, checkpoint: int, operations: int = 0, note: bytes = b""
@@ -304,10 +310,10 @@ class MemoryFollowers:
         """Return the followers of *feed* by name, which the caller does not change."""
         return self._feeds.get(feed) or {}
 
-    def _move(self, follower: StoredFollower, saved: Saved) -> None:
+    def move(self, follower: StoredFollower, saved: Saved) -> None:
         follower.saved = saved
 
-    def _make_saved(self, follower: StoredFollower) -> Saved:
+    def saved_of(self, follower: StoredFollower) -> Saved:
         return follower.saved
 
     def _of(self, lease: Lease) -> StoredFollower | None:
@@ -317,8 +323,8 @@ class MemoryFollowers:
             return follower
         return None
 
-    def _lease(self, follower: StoredFollower) -> Lease:
-        checkpoint, operations, note = self._make_saved(follower)
+    def lease(self, follower: StoredFollower) -> Lease:
+        checkpoint, operations, note = self.saved_of(follower)
         return Lease(
             follower.feed,
             follower.name,

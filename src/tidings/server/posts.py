@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidings.core.auth.guard import INGEST, Role
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from tidings.http.request import Answer, Request
     from tidings.server.writer import Writer
 
-BODY_BYTES_MAX = 16 * 1024  # a larger body takes the ordinary way, in a thread
+# The largest body, decompressed, that is handled in the event loop, which takes some 3 ms.
+LOOP_BYTES_MAX = 16 * 1024
 HEAD_BYTES_MAX = 4 * 1024  # a head with a token has about 1 KB
 HEADS_MAX = 2_000  # learned heads, at most 8 MB; a fleet of producers has a few of them
 # The values that may differ between posts with the same learned head. Forwarding fields do not
@@ -129,11 +130,6 @@ class Post:
     disconnected: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class _Batch:
-    posts: list[Post] = field(default_factory=list)
-
-
 class Posts:
     """The learned heads of a server, and the batch that the next commit writes.
 
@@ -143,7 +139,7 @@ class Posts:
     def __init__(self, ingester: Ingester, writer: Writer) -> None:
         self._ingester, self._writer = ingester, writer
         self._plans: Newest[bytes, Plan] = Newest(HEADS_MAX)
-        self._open: _Batch | None = None
+        self._open: list[Post] | None = None
 
     def learn(self, data: bytes, plan: Plan) -> None:
         """Use *plan* for each later post with the head at the beginning of *data*."""
@@ -164,30 +160,30 @@ class Posts:
         length = values.get(b"content-length", b"")
         if len(values) < len(volatile) or not _DIGITS.fullmatch(length):
             return None
-        if int(length) > BODY_BYTES_MAX:
+        if int(length) > LOOP_BYTES_MAX:
             return None
         return Found(plan, end + 2, end + 2 + int(length), volatile)
 
     def add(self, post: Post) -> None:
         """Append *post* with the next commit; then call one of the methods of its sender."""
         batch = self._open
-        if batch is None or len(batch.posts) >= JOBS_MAX:
-            batch = self._open = _Batch()
+        if batch is None or len(batch) >= JOBS_MAX:
+            batch = self._open = []
             done = self._writer.queue(lambda: self._decide(batch))
             done.add_done_callback(lambda done: self._settle(batch, done))
-        batch.posts.append(post)
+        batch.append(post)
 
-    def _decide(self, batch: _Batch) -> None:
+    def _decide(self, batch: list[Post]) -> None:
         """Append the posts of *batch*, in a transaction. A repeated call appends them again."""
         if batch is self._open:
             self._open = None
         ingester, until_s = self._ingester, time.monotonic() + JOBS_S_MAX
         now_ms, operations = ingester.tracer.runtime.clock(), 0
         admitted: dict[Plan, tuple[str, Allowed] | None] = {}
-        for at, post in enumerate(batch.posts):
+        for at, post in enumerate(batch):
             if at and time.monotonic() >= until_s:
-                rest = batch.posts[at:]
-                del batch.posts[at:]
+                rest = batch[at:]
+                del batch[at:]
                 for each in rest:
                     self.add(each)
                 break
@@ -226,11 +222,11 @@ class Posts:
             return None
         return None if allowed.is_bounded or allowed.admission.rate else (feed, allowed)
 
-    def _settle(self, batch: _Batch, done: asyncio.Future[None]) -> None:
+    def _settle(self, batch: list[Post], done: asyncio.Future[None]) -> None:
         if batch is self._open:  # the transaction could not begin
             self._open = None
         is_written = not done.cancelled() and done.exception() is None
-        for post in batch.posts:
+        for post in batch:
             if is_written and post.is_accepted:
                 post.sender.on_accepted(post)
             else:

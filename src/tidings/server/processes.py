@@ -30,7 +30,6 @@ SOCKET_MODE = 0o666  # mode of a Unix socket: a proxy that runs as another user 
 SOCKET_PATH_BYTES_MAX = 107  # of a Unix socket; Linux has an array of 108 bytes for it
 # The range of `free_port`. Linux's range for outgoing connections begins above it, at 32,768.
 PORTS = (20_000, 32_000)
-CONNECT_EVERY_S = 0.02  # pause between attempts to connect to a child
 TERMINATE_S = 2.0  # a child that runs longer after SIGTERM is killed; a host must stop within 5 s
 _FIRST_INHERITED = 3  # the first descriptor that systemd passes (sd_listen_fds)
 _PR_SET_PDEATHSIG = 1
@@ -193,28 +192,6 @@ def free_port() -> int:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-
-
-async def wait_until_open(address: int | Path, timeout_s: float) -> None:
-    """Return once *address*, a loopback port or a socket's path, accepts connections.
-
-    Raises:
-        TimeoutError: no connection was accepted within *timeout_s*.
-    """
-    async with asyncio.timeout(timeout_s):
-        while not await _accepts(address):
-            await asyncio.sleep(CONNECT_EVERY_S)
-
-
-async def _accepts(address: int | Path) -> bool:
-    with contextlib.suppress(OSError):
-        if isinstance(address, int):
-            _, writer = await asyncio.open_connection("127.0.0.1", address)
-        else:
-            _, writer = await asyncio.open_unix_connection(address)
-        writer.close()
-        return True
-    return False
 
 
 class Child:

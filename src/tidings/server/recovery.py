@@ -229,9 +229,9 @@ class HeadFile:
         """
         if self._file is None:
             return
-        for feed, number in {feed: page.number for feed, page in pages}.items():
+        for feed, page in dict(pages).items():
             with suppress(OSError):
-                self._write(feed, number)
+                self._write(feed, page.number)
 
     def _write(self, feed: str, number: int) -> None:
         assert self._file is not None
@@ -271,10 +271,10 @@ class Generations:
     relays: RelayStore
     chained: Collection[str]
     _noted: tuple[int, int | None] = (0, None)
-    _heads: HeadFile = field(init=False)
+    last_pages: HeadFile = field(init=False)
 
     def __post_init__(self) -> None:
-        self._heads = HeadFile(self._beside(HEADS_SUFFIX))
+        self.last_pages = HeadFile(self._beside(HEADS_SUFFIX))
 
     def begin(self) -> None:
         """Record this start. If the data file was restored, begin a new generation of all feeds.
@@ -284,11 +284,11 @@ class Generations:
         Raises:
             Problem: the data file was restored, and the new generation cannot be started.
         """
-        recorded = self._heads.read()
+        recorded = self.last_pages.read()
         restored = self._restored_start(recorded)
         try:
             self._note(restored, recorded or {})
-            self._heads.begin(self.starts.heads())
+            self.last_pages.begin(self.starts.heads())
         except (OSError, Unavailable) as error:
             if restored is not None:
                 path = self.starts.database.path
@@ -309,7 +309,7 @@ class Generations:
 
     def remove(self, key: str, resume_at: str, until_ms: int) -> Removed:
         """Implement `FeedData`: forget the pages of the deleted feed."""
-        self._heads.forget(key)
+        self.last_pages.forget(key)
         return Removed(None, {})
 
     def _existing_heads(self) -> Sequence[str]:
@@ -325,10 +325,6 @@ class Generations:
         """
         if self.starts.growth() != self._noted:
             self._note(None, {})
-
-    def record(self, pages: Sequence[tuple[str, Page]]) -> None:
-        """Record the *pages* of a commit, so that a copy made before the commit is recognized."""
-        self._heads.record(pages)
 
     def _has_all_pages(self, recorded: Mapping[str, int] | None) -> bool:
         """Return True if every feed's log reaches the page *recorded* in `HeadFile`."""
@@ -354,7 +350,7 @@ class Generations:
 
     def close(self) -> None:
         """Close the file of the last pages."""
-        self._heads.close()
+        self.last_pages.close()
 
     def _note(self, restored: Start | None, recorded: Mapping[str, int]) -> None:
         fresh = _write(self._mark)

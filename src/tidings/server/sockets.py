@@ -153,8 +153,7 @@ class Sockets:
 
     def mark_committed(self, feed: str) -> None:
         """Note the time of a commit of *feed*; callable from any thread."""
-        if self._clients:
-            self._committed.setdefault(feed, time.monotonic())
+        self._committed.setdefault(feed, time.monotonic())
 
     @contextlib.contextmanager
     def pushing(self, feed: str) -> Iterator[None]:

@@ -117,7 +117,7 @@ class Runs:
         self,
         name: str,
         run: Callable[[str], object],
-        rest: Callable[[], float],
+        rest: float,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._run, self._rest = run, rest
@@ -154,7 +154,7 @@ class Runs:
             began_s = time.monotonic()
             with self._retries.run(feed):
                 self._run(feed)
-            time.sleep(min(PAUSE_S_MAX, self._rest() * (time.monotonic() - began_s)))
+            time.sleep(min(PAUSE_S_MAX, self._rest * (time.monotonic() - began_s)))
 
 
 class Wakeups:
@@ -195,6 +195,12 @@ class Wakeups:
         if (feed, follower) not in self._planned:
             self._planned.add((feed, follower))
             call_later(self._loop, seconds, self._wake_planned, feed, follower)
+
+    def wake_seldom(self, feed: str, follower: str, seconds: float) -> None:
+        """Wake *follower* now and after *seconds*, unless the latter is already planned."""
+        if (feed, follower) not in self._planned:
+            self.wake(feed, follower)
+            self.wake_later(feed, follower, seconds)
 
     def _wake_planned(self, feed: str, follower: str) -> None:
         self._planned.discard((feed, follower))
@@ -285,7 +291,8 @@ class FeedNotifications:
 
     def notify(self, pages: Sequence[tuple[str, Page]]) -> None:
         """Pass the committed *pages* to the readers of their feeds; callable from any thread."""
-        self.loop.call_soon_threadsafe(self._notify, pages)
+        if self._listening:  # a reader that begins to listen now reads the log first
+            self.loop.call_soon_threadsafe(self._notify, pages)
 
     def _notify(self, pages: Sequence[tuple[str, Page]]) -> None:
         for feed, page in pages:

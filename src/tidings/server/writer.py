@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidings.core.errors import STORAGE_DAMAGED, Unavailable
-from tidings.core.followers.follower import STATE, FollowerConfig, advance_lease, take_batch
+from tidings.core.followers.follower import STATE, FollowerConfig
 from tidings.server.loop_guard import check_may_block
 from tidings.server.wakeups import Retries
 
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.followers.follower import Follower, Handler
-    from tidings.core.followers.leases import Lease
     from tidings.core.model.pages import Page
+    from tidings.server.memory import StoredFollower
     from tidings.server.sqlite.database import Database
     from tidings.server.sqlite.log import SqliteFollowers
 
@@ -48,7 +47,6 @@ JOBS_S_MAX = 0.01  # time after which no further job of a transaction begins, fo
 COMMIT_OPERATIONS_MAX = 1_000
 SLICE_MS, SLICE_OPERATIONS = 5, 500  # limits of a slice, because it delays the next commit
 _STOPPED = "the server has stopped"
-_OWNER = "commit"  # the owner of the follower's lease during a commit
 
 
 @dataclass(slots=True)
@@ -238,9 +236,9 @@ class StateProjection:
         Raises:
             Unavailable: the disk is full or does not answer.
         """
-        by_feed: defaultdict[str, list[Page]] = defaultdict(list)
+        by_feed: dict[str, list[Page]] = {}
         for feed, page in pages:
-            by_feed[feed].append(page)
+            by_feed.setdefault(feed, []).append(page)
         for feed, some in by_feed.items():
             if not self._project(feed, some):
                 self.wake(feed)
@@ -248,16 +246,18 @@ class StateProjection:
 
     def _project(self, feed: str, pages: Sequence[Page]) -> bool:
         """Write the rows of *pages*; return True if the state includes all of *pages* now."""
-        now_ms = self._follower.reader.clock()
-        lease = self._followers.take(feed, STATE, owner=_OWNER, now_ms=now_ms)
-        if lease.owner != _OWNER:
+        follower = self._followers.stored(feed, STATE)
+        if follower.owner:  # a run has failed to release the lease
             return False
-        some = take_batch(_following(lease.checkpoint, pages), COMMIT_OPERATIONS_MAX)
-        after = lease
+        checkpoint, operations, _ = self._followers.saved_of(follower)
+        some, added = _following(checkpoint, pages)
         try:
             if some:
                 with self._writer.database.part():
-                    after = self._handle(lease, some)
+                    note = self._handle(follower, some, checkpoint)
+                    saved = some[-1].number, operations + added, note
+                    self._followers.move(follower, saved)
+                return len(some) == len(pages)
         except Unavailable as error:
             if error.code != STORAGE_DAMAGED:  # a damaged state must not refuse posts
                 raise
@@ -268,19 +268,18 @@ class StateProjection:
             log.exception(
                 "%(feed)s: the rows of the state were not written with their pages", {"feed": feed}
             )
-        finally:
-            self._followers.release(after, force=True)
-        return after is not lease and len(some) == len(pages)
+        return False
 
-    def _handle(self, lease: Lease, pages: Sequence[Page]) -> Lease:
-        feed = lease.feed
+    def _handle(self, follower: StoredFollower, pages: Sequence[Page], checkpoint: int) -> bytes:
+        """Write the rows of *pages*, which follow *checkpoint*; return the note of the handler."""
+        feed = follower.feed
         self._writer.database.on_rollback(partial(self._begun.discard, feed))
         if feed not in self._begun:
-            self._handler.begin(lease)
+            self._handler.begin(self._followers.lease(follower))
             self._begun.add(feed)
         self._handler.handle(feed, pages)
-        self._follower.reader.count("FollowerPages", pages[-1].number - lease.checkpoint)
-        return replace(advance_lease(lease, pages), note=self._handler.note(feed))
+        self._follower.reader.count("FollowerPages", pages[-1].number - checkpoint)
+        return self._handler.note(feed)
 
     def wake(self, feed: str) -> None:
         """Schedule a slice for *feed*; callable from any thread, without blocking."""
@@ -313,10 +312,16 @@ class StateProjection:
         self._follower.run(feed, self._handler, until_ms=until_ms)
 
 
-def _following(checkpoint: int, pages: Sequence[Page]) -> Sequence[Page]:
-    """Return the *pages* that follow *checkpoint* directly, up to the first hole."""
+def _following(checkpoint: int, pages: Sequence[Page]) -> tuple[Sequence[Page], int]:
+    """Return the *pages* that follow *checkpoint* directly, and the number of their operations.
+
+    The result ends at the first hole, and before `COMMIT_OPERATIONS_MAX` is exceeded.
+    """
+    operations = 0
     for at, page in enumerate(pages):
-        if page.first != checkpoint + 1:
-            return pages[:at]
-        checkpoint = page.number
-    return pages
+        count = len(page.lines)
+        is_large = at and operations + count > COMMIT_OPERATIONS_MAX
+        if is_large or page.number - page.skipped != checkpoint + 1:
+            return pages[:at], operations
+        checkpoint, operations = page.number, operations + count
+    return pages, operations

@@ -224,7 +224,7 @@ def test_a_feed_that_fails_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> N
             raise Unavailable("disk I/O error")
 
     async def main() -> None:
-        runs = wakeups.Runs("a", run, lambda: 0.0, asyncio.get_running_loop())
+        runs = wakeups.Runs("a", run, 0.0, asyncio.get_running_loop())
         runs.start()
         for feed in ("bad", "good", "other"):
             runs.wake(feed)

@@ -31,8 +31,8 @@ from tidings.core.errors import Unavailable
 from tidings.core.log.append import Appender
 from tidings.core.model.pages import Page
 from tidings.server import loop_guard, serving
-from tidings.server.app import LOOP_BYTES_MAX
 from tidings.server.loop_guard import LoopBlocked, LoopWouldBlock
+from tidings.server.posts import LOOP_BYTES_MAX
 from tidings.server.processes import Problem
 from tidings.server.running import Server
 from tidings.server.settings import Options

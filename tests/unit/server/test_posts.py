@@ -21,7 +21,7 @@ from tidings.core.settings.profiles import Profile, change
 from tidings.server.host import Host, now_ms
 from tidings.server.http_protocol import HOLD_S
 from tidings.server.http_server import serving
-from tidings.server.posts import BODY_BYTES_MAX, Post, Posts
+from tidings.server.posts import LOOP_BYTES_MAX, Post, Posts
 
 FEED_NAMES = "ordinary", "learned"
 FEEDS = ",".join(("main", *FEED_NAMES))
@@ -56,7 +56,7 @@ BODIES: Sequence[bytes] = (
     b'{"event":"update","type":"video","id":"x","data":NaN}',
     b'{"event":"update","type":"video","id":"x","data":' + b"[" * 200 + b"]" * 200 + b"}",
     b'{"event":"update","type":"video","id":"' + b"x" * 2000 + b'"}',
-    b'{"event":"update","type":"video","id":"x","data":"' + b"x" * (BODY_BYTES_MAX + 1) + b'"}',
+    b'{"event":"update","type":"video","id":"x","data":"' + b"x" * (LOOP_BYTES_MAX + 1) + b'"}',
 )
 FIELDS: Sequence[Sequence[str]] = (
     (),
@@ -178,7 +178,7 @@ def test_both_ways_have_the_same_results(tmp_path: Path) -> None:
                 slow = await client.post(body, UNUSUAL, *fields, path=ordinary)
                 assert len(scene.taken) == before
                 fast = await client.post(body, *fields, path=learned)
-                assert len(scene.taken) - before == (len(body) <= BODY_BYTES_MAX)
+                assert len(scene.taken) - before == (len(body) <= LOOP_BYTES_MAX)
                 same = [_VARYING.sub(b"", each.text) for each in (slow, fast)]
                 assert same[0] == same[1], (body, fields)
         texts = [repr(await asyncio.to_thread(lines, scene.host, each)) for each in FEED_NAMES]

@@ -321,7 +321,7 @@ class Erasures:
         return self.appender.append_once(feed, lines, key, fingerprint, latest)
 
     def _of_page(self, page: Page) -> Erasure | None:
-        row = next(rows_of(page, tombstone_ms=self.runtime.tombstone_ms), None)
-        if row is None or row.slot or not is_erasure(row.line):
+        rows = rows_of(page, tombstone_ms=self.runtime.tombstone_ms)
+        if not rows or rows[0].slot or not is_erasure(rows[0].line):
             return None
-        return erasure_of(row, self.runtime.tombstone_ms)
+        return erasure_of(rows[0], self.runtime.tombstone_ms)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 EVENTS = ("insert", "update", "delete")
 _EVENT_AT = len('{"event":"')
+DELETION = '{"event":"delete"'  # the beginning of the line of a deletion
 _DATA_AT = len('{"event":"insert",')  # each event name has six letters
 # One encoder for all operations, because `json.dumps` would build one for each.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -101,6 +101,8 @@ class Page:
 
     def entries(self, first: int = 0) -> Iterator[tuple[int, str]]:
         """Yield the slot and the text of each entry from slot *first* on."""
+        if self.slots is None and not first:
+            return enumerate(self.lines)
         return self.number_lines(self.lines, first)
 
     def number_lines(self, lines: list[str], first: int = 0) -> Iterator[tuple[int, str]]:

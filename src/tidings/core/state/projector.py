@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -76,7 +77,8 @@ class SumDemand:
 
     def wants(self, feed: str) -> bool:
         """Return True if a client requested the sums in the last `limits.SUMS_WANTED_MS`."""
-        return is_ahead(self._until_ms.get(feed, 0), self.clock(), limits.SUMS_WANTED_MS)
+        until_ms = self._until_ms.get(feed)
+        return until_ms is not None and is_ahead(until_ms, self.clock(), limits.SUMS_WANTED_MS)
 
 
 @dataclass(slots=True)
@@ -164,7 +166,7 @@ class SumKeeper:
         Raises:
             Unavailable: another process stored sums, or the store does not answer.
         """
-        running, last = self._running_sums(feed), pages[-1].number
+        running, last = self._running.get(feed) or self._begin_sums(feed), pages[-1].number
         if last <= running.sums.page:
             return  # an earlier run counted these rows, and crashed before it moved the checkpoint
         if running.sums.counts_none:
@@ -193,7 +195,7 @@ class SumKeeper:
         Raises:
             Unavailable: see `count`.
         """
-        running = self._running_sums(feed)
+        running = self._running.get(feed) or self._begin_sums(feed)
         if running.sums.page > checkpoint:
             return False
         if self.wanted(feed):
@@ -221,11 +223,9 @@ class SumKeeper:
             self._store(feed, sums)
         return bool(sums.unknown) and left <= 0
 
-    def _running_sums(self, feed: str) -> _RunningSums:
-        if feed not in self._running:
-            lease = self._leases[feed]
-            self._running[feed] = self._recall(lease)
-        return self._running[feed]
+    def _begin_sums(self, feed: str) -> _RunningSums:
+        running = self._running[feed] = self._recall(self._leases[feed])
+        return running
 
     def _recall(self, lease: Lease) -> _RunningSums:
         stored = self.store.read(lease.feed)
@@ -338,17 +338,17 @@ class Projector:
             on_erasure=self.on_erasure and partial(self.on_erasure, feed),
         )
         first = bool(pages) and pages[0].first == 1
-        if first or any(row.expires_ms for row in rows):
+        if first or any(map(attrgetter("expires_ms"), rows)):
             note(self.tombstones, feed, tombstone_ms, self.runtime.clock(), first=first)
         if rows and self.parents.keeps(feed):
             stored = self.states.find(feed, [row.key for row in rows])
             self.parents.write(feed, pages, stored)
         if rows:
             overwritten = self.states.write(feed, rows)
-            oldest_ms = min(page.at_ms for page in pages)
+            oldest_ms = min(map(attrgetter("at_ms"), pages))
             # Every tombstone lives longer than `RETENTION_MS_MIN`. So only in a late batch can a
             # row be missing because its tombstone has expired.
-            is_late = oldest_ms < self.runtime.clock() - limits.RETENTION_MS_MIN
+            is_late = oldest_ms < now_ms - limits.RETENTION_MS_MIN
             may_lack = is_late and oldest_ms <= _forgotten_ms(
                 self.tombstones, feed, self.runtime.clock()
             )

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidings.core import limits
-from tidings.core.model.operations import event_of, has_object, is_erasure, key_of
+from tidings.core.model.operations import DELETION, WITHOUT_OBJECT, event_of, is_erasure, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -163,22 +163,22 @@ def project(
     the object.
     """
     latest: dict[str, Row] = {}
+    soon_ms = now_ms + limits.RETENTION_MS_MIN
     for page in pages:
         for row in rows_of(page, tombstone_ms=tombstone_ms):
-            if row.expires_ms and on_erasure and is_erasure(row.line):
-                on_erasure(row)
+            if row.expires_ms:
+                if on_erasure and is_erasure(row.line):
+                    on_erasure(row)
+                row = row._replace(expires_ms=max(row.expires_ms, soon_ms))
             latest[row.key] = row
-    soon_ms = now_ms + limits.RETENTION_MS_MIN
-    return [
-        row if not 0 < row.expires_ms < soon_ms else row._replace(expires_ms=soon_ms)
-        for row in latest.values()
-    ]
+    return [*latest.values()]
 
 
-def rows_of(page: Page, *, tombstone_ms: int) -> Iterator[Row]:
-    """Yield each operation of *page* as the row of its object, as if no operation followed."""
+def rows_of(page: Page, *, tombstone_ms: int) -> list[Row]:
+    """Return each operation of *page* as the row of its object, as if no operation followed."""
+    rows, number, at_ms = [], page.number, page.at_ms
     for slot, line in page.entries():
-        if not has_object(line):
-            continue
-        expires = page.at_ms + tombstone_ms if event_of(line) == "delete" else 0
-        yield Row(key_of(line), page.number, slot, page.at_ms, line, expires)
+        if not line.endswith(WITHOUT_OBJECT):
+            expires_ms = at_ms + tombstone_ms if line.startswith(DELETION) else 0
+            rows.append(Row(key_of(line), number, slot, at_ms, line, expires_ms))
+    return rows

@@ -172,9 +172,12 @@ class SumStore(Protocol):
 
 def note_of(sums: Sums, changes: Changes) -> bytes:
     """Encode *changes* as a note that is never empty. *sums* must have all types of *changes*."""
+    version = _VERSION.pack(sums.version)
+    if not changes:
+        return version
     places = {name: at for at, name in enumerate(sums.types)}
     packed = [_CHANGE.pack(places[of], at, each) for (of, at), each in changes.items()]
-    return b"".join([_VERSION.pack(sums.version), *packed])
+    return b"".join([version, *packed])
 
 
 def changes_in(note: bytes, sums: Sums) -> dict[tuple[str, int], int]:

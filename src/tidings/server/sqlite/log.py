@@ -379,20 +379,21 @@ class SqliteFollowers(MemoryFollowers):
     @in_transaction
     def write(self, sql: sqlite3.Connection) -> None:
         """Write the checkpoints that have changed since the last write."""
-        changed = list(self._unwritten)
-        if not changed:
-            return
-        rows = []
-        for each in changed:
-            self._unwritten.pop(each, None)  # before the read: a later change is written again
-            rows.append((each.feed, each.name, *self._make_saved(each)))
-        self._database.on_rollback(partial(self._unwritten.update, dict.fromkeys(changed)))
-        sql.executemany("INSERT OR REPLACE INTO followers VALUES (?, ?, ?, ?, ?)", rows)
+        rows = [(each.feed, each.name, *saved) for each, saved in self._moved.items()]
+        if self._unwritten:
+            changed = dict.fromkeys(list(self._unwritten))
+            for each in changed:
+                self._unwritten.pop(each, None)  # before the read: a later change is written again
+                if each not in self._moved:
+                    rows.append((each.feed, each.name, *each.saved))
+            self._database.on_rollback(partial(self._unwritten.update, changed))
+        if rows:
+            sql.executemany("INSERT OR REPLACE INTO followers VALUES (?, ?, ?, ?, ?)", rows)
 
-    def _move(self, follower: StoredFollower, saved: Saved) -> None:
+    def move(self, follower: StoredFollower, saved: Saved) -> None:
         if not self._database.is_writing:
             is_same = follower.saved == saved
-            super()._move(follower, saved)
+            super().move(follower, saved)
             if not is_same:
                 self._unwritten[follower] = None
             return
@@ -400,9 +401,8 @@ class SqliteFollowers(MemoryFollowers):
             self._database.on_commit(self._publish)
         self._database.on_rollback(partial(self._take_back, follower, self._moved.get(follower)))
         self._moved[follower] = saved
-        self._unwritten[follower] = None
 
-    def _make_saved(self, follower: StoredFollower) -> Saved:
+    def saved_of(self, follower: StoredFollower) -> Saved:
         if self._moved and self._database.is_writing:
             return self._moved.get(follower, follower.saved)
         return follower.saved

@@ -29,6 +29,7 @@ _OVER_OLDER = f"WHERE page = {ABSENT} OR (page, slot) < (excluded.page, excluded
 _OVER_OLDER_RETURNING = """
     WHERE {is_older}(excluded.key, page, slot, expires_ms, excluded.page, excluded.slot)
 """
+_WRITE_OLDER = _WRITE + _OVER_OLDER
 _VALUES = 6  # arguments of `is_older`
 
 
@@ -82,7 +83,7 @@ class SqliteState:
     ) -> list[Overwritten | None]:
         if self._wants(feed):
             return self._overwriting.write(sql, feed, rows)
-        sql.executemany(_WRITE + _OVER_OLDER, [_columns(feed, row) for row in rows])
+        sql.executemany(_WRITE_OLDER, [_columns(feed, row) for row in rows])
         return [None] * len(rows)
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
