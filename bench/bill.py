@@ -52,7 +52,10 @@ ROTATIONS = 2  # of a key, once a year: AWS bills the first two, so a key costs 
 ROUTE_METRICS = 6  # of a route: requests, both errors, both latencies, data
 # A line of an access log: its fields (infra.parts.logs) with values of usual length, and 26 bytes
 # that CloudWatch adds to each event.
-ACCESS_LOG_BYTES = {"http": 330, "sockets": 300}
+ACCESS_LOG_BYTES = {"http": 395, "sockets": 300}
+# The lines of a request with a key (tidings.aws.request_log), without the address, and 26 bytes for
+# each: an event stream has a line at its start and one at its end.
+KEY_LOG_BYTES = {"http": 188, "sockets": 222, "streams": 258 + 229}
 CHECKED_CPU_MS = 0.013  # of 2,000 connections: 10 ms for the JSON of the answer, 16 to decode it
 
 
@@ -337,10 +340,16 @@ class Bill:
         weight = (ACCESS_LOG_BYTES[api] / GB, "GB")
         return line(f"{what}: access log", prices.LOG_GB, *factors, weight)
 
+    def _key_logged(self, what: str, kind: str, *factors: tuple[float, str]) -> Line:
+        """Return the costs of the lines that name the key of each request."""
+        weight = (KEY_LOG_BYTES[kind] / GB, "GB")
+        return line(f"{what}: log of keys", prices.LOG_GB, *factors, weight)
+
     def _producing(self) -> Iterator[Line]:
         count, of = self.size.pages, "requests"
         yield line("posts: HTTP API", prices.HTTP_REQUEST, (count, of))
         yield self._accessed("posts", "http", (count, of))
+        yield self._key_logged("posts", "http", (count, of))
         yield from self._call("posts", f"post of {self.size.batch}", "ingest", count, of)
 
     def _following(self) -> Iterator[Line]:
@@ -392,6 +401,7 @@ class Bill:
         yield line("coming back: messages", prices.MESSAGE, (comes, "times"), (2, "messages"))
         routed = (comes, "times"), (3, "routes")  # connect, subscribe, disconnect
         yield self._accessed("coming back", "sockets", *routed)
+        yield self._key_logged("coming back", "sockets", (comes, "times"))
         yield from self._swept()
         for path, memory in (
             ("connect", "connect"),
@@ -444,6 +454,7 @@ class Bill:
     def coming_back(self, times: float) -> Iterator[Line]:
         """Yield the costs of readers of streams that reconnect, *times* times."""
         yield from self._call("streams: coming back", STREAM, "stream", times, "times")
+        yield self._key_logged("streams", "streams", (times, "times"))
 
     def _kept(self) -> Iterator[Line]:
         size = self.size

@@ -9,4 +9,5 @@ from tidings.aws.telemetry import asgi_edge
 
 _settings = stage().settings
 _streams = event_streams(stage, new_id(), _settings.stream_ms)
-app = asgi_edge(waiting_app(stage, _streams, lazy=True, prefix=_settings.url_prefix))
+_app = waiting_app(stage, _streams, lazy=True, prefix=_settings.url_prefix)
+app = asgi_edge(_app, _settings.address_proxies)

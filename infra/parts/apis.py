@@ -418,7 +418,7 @@ def _origin(name: str, url: str) -> origins.HttpOrigin:
 
 
 def _log_bucket(scope: Construct, stage: Stage) -> s3.Bucket:
-    """Return the bucket of CloudFront's access log, the only log with the addresses of clients."""
+    """Return the bucket of CloudFront's access log, which has the addresses of clients."""
     return s3.Bucket(
         scope,
         "Logs",

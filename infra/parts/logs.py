@@ -70,7 +70,14 @@ def log_group(scope: Construct, name: str, stage: Stage, *, path: str) -> logs.L
 
 # API Gateway's names of the fields that every request has.
 _ALWAYS = ("requestId", "requestTime", "routeKey", "status", "integrationErrorMessage")
-HTTP_FIELDS = (*_ALWAYS, "httpMethod", "path", "responseLatency", "responseLength")
+HTTP_FIELDS = (
+    *_ALWAYS,
+    "httpMethod",
+    "path",
+    "responseLatency",
+    "responseLength",
+    "integration.requestId",  # joins the line with those of the function; sockets: connectionId
+)
 SOCKET_FIELDS = (*_ALWAYS, "eventType", "connectionId", "integrationLatency")
 
 
@@ -78,7 +85,8 @@ SOCKET_FIELDS = (*_ALWAYS, "eventType", "connectionId", "integrationLatency")
 class AccessLog:
     """An access log of *fields* in a log group of the stage.
 
-    The log has one line of JSON per request, without bodies, cursors or addresses.
+    The log has one line of JSON per request, without bodies, cursors, keys or addresses. Functions
+    log the key, and the address if TIDINGS_LOG_ADDRESSES is set.
     """
 
     def __init__(
@@ -87,7 +95,8 @@ class AccessLog:
         group = log_group(scope, name, stage, path=path)
         count_failures(group, stage, API)
         self._destination = apigateway.LogGroupLogDestination(group)
-        line = json.dumps({field: f"$context.{field}" for field in fields})
+        names = {field.replace(".", "_"): f"$context.{field}" for field in fields}
+        line = json.dumps(names)
         self._format = rest.AccessLogFormat.custom(line)
 
     @property

@@ -96,7 +96,8 @@ def test_a_bill_has_what_aws_bills(size: bill.Size) -> None:
     lines = {each.what: each.dollars for each in Bill(size, costs_page.kept()).lines()}
     runs = MONTH_S / 60
     assert lines["sweep: schedule"] == pytest.approx(runs * 1e-6)
-    assert lines["posts: access log"] == pytest.approx(size.pages * 330e-9 * 0.5)
+    assert lines["posts: access log"] == pytest.approx(size.pages * 395e-9 * 0.5)
+    assert lines["posts: log of keys"] == pytest.approx(size.pages * 188e-9 * 0.5)
     assert lines["coming back: access log"] == pytest.approx(size.sockets * 365 * 3 * 300e-9 * 0.5)
     rotated = lines.get("keys", 0) + lines.get("keys: rotations", 0)
     assert rotated == (3 if size.stage == "prod" else 0)

@@ -183,7 +183,7 @@ def test_what_is_counted_is_written_before_the_answer_ends(
         return {"type": "http.disconnect"}
 
     async def ask() -> None:
-        await asgi_edge(answer)({"type": "http"}, receive, send)
+        await asgi_edge(answer)({"type": "http", "path": "/", "headers": []}, receive, send)
 
     asyncio.run(ask())
     assert written[:2] == ["", ""]

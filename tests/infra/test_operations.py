@@ -81,6 +81,14 @@ def test_both_apis_are_throttled_and_logged(template: Template) -> None:
         assert "$context.requestId" in stage["AccessLogSettings"]["Format"]
 
 
+def test_access_logs_join_the_lines_of_functions(template: Template) -> None:
+    """By the id of the function's call, or by the connection (RUNBOOKS.md, *A key leaked*)."""
+    stages = template.resources("AWS::ApiGatewayV2::Stage").values()
+    lines = [json.loads(stage["AccessLogSettings"]["Format"]) for stage in stages]
+    joins = {each.get("integration_requestId") or each["connectionId"] for each in lines}
+    assert joins == {"$context.integration.requestId", "$context.connectionId"}
+
+
 def test_access_logs_hold_nothing_of_the_clients(template: Template) -> None:
     """No addresses, no headers, no query: cursors and filters are the consumers' business."""
     for stage in template.resources("AWS::ApiGatewayV2::Stage").values():

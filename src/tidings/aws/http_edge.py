@@ -11,8 +11,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from tidings.aws.config.settings import sampled_call
+from tidings.aws.request_log import key_in, write
 from tidings.aws.stage import prepare_snapshot, stage
-from tidings.aws.telemetry import edge
+from tidings.aws.telemetry import edge, request_id
 from tidings.core.tracing import XRAY_HEADER
 from tidings.http.answers import respond
 from tidings.http.request import Request
@@ -36,6 +37,11 @@ def http_edge(function: str) -> Handler:
     def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
         here = stage()
         request = request_from(event, here.settings.url_prefix, sampled_call())
+        key = key_in(request.headers)
+        if key:
+            peer, invocation = event["requestContext"]["http"]["sourceIp"], request_id(context)
+            proxies = here.settings.address_proxies
+            write("key", invocation, proxies, peer, headers=request.headers, key=key)
         answer = respond(here.endpoint(function), request, here.settings.cors_origins)
         return response_from(answer)
 

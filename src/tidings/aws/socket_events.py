@@ -23,6 +23,12 @@ def connection_id(event: Mapping[str, Any]) -> str:
     return id_
 
 
+def peer(event: Mapping[str, Any]) -> str:
+    """Return the address that opened the connection."""
+    address: str = event["requestContext"]["identity"]["sourceIp"]
+    return address
+
+
 def listener(event: Mapping[str, Any]) -> Listener | None:
     """Return the listener that the handshake declares, or None; see `listener_of`.
 

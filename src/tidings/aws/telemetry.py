@@ -9,6 +9,7 @@ of operations. Powertools is imported on first use, because the streaming functi
 
 from __future__ import annotations
 
+import json
 from functools import cache, wraps
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,16 +18,18 @@ from tidings.aws.config.settings import METRICS_NAMESPACE
 from tidings.core.metrics import METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from aws_lambda_powertools import Logger, Metrics, Tracer
 
+    from tidings.aws.config.settings import Networks
     from tidings.http.asgi import App, Message, Receive, Send
 
 
 Event = TypeVar("Event")
 Answer = TypeVar("Answer")
 
+_EVENTS = ("text/event-stream", "application/x-ndjson")
 _UNITS = {metric.name: metric.unit for metric in METRICS}
 
 
@@ -120,21 +123,57 @@ def edge(handler: Callable[[Event, object], Answer]) -> Callable[[Event, object]
     return handle
 
 
-def asgi_edge(app: App) -> App:
-    """Return *app*, extended to write its metrics before the last part of an answer is sent.
+def request_id(context: object) -> str:
+    """Return Lambda's id of the invocation; "" if the caller is not Lambda's runtime."""
+    return getattr(context, "aws_request_id", "")
 
-    After the last part, Lambda may freeze the process until the next request, or for good.
+
+def asgi_edge(app: App, proxies: Networks | None = None) -> App:
+    """Return *app*, extended to log its answers, and to write its metrics.
+
+    An answer is logged when it begins, and an event stream also when it ends. Both the line and the
+    metrics are written before the last part of an answer is sent: after it, Lambda may freeze the
+    process until the next request, or for good. *proxies* are those of TIDINGS_LOG_ADDRESSES.
     """
+    from tidings.aws.request_log import key_in, write
+    from tidings.http.asgi import headers_of
 
-    async def count_request(scope: Message, receive: Receive, send: Send) -> None:
+    async def observe(scope: Message, receive: Receive, send: Send) -> None:
+        headers = headers_of(scope)
+        invocation, peer = _invocation_of(headers)
+        fields = {"headers": headers, "key": key_in(headers), "path": scope["path"]}
+        stream = {"is_open": 0, "bytes": 0}
+
+        def end() -> None:
+            if stream["is_open"]:
+                stream["is_open"] = 0
+                write("end", invocation, proxies, peer, **fields, bytes=stream["bytes"])
+            flush()
+
         async def send_and_flush(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                sent = headers_of(message)
+                cursor, status = sent.get("last-event-id"), message["status"]
+                write("begin", invocation, proxies, peer, **fields, status=status, cursor=cursor)
+                stream["is_open"] = int(sent.get("content-type", "").startswith(_EVENTS))
+            stream["bytes"] += len(message.get("body", b""))
             if message["type"] == "http.response.body" and not message.get("more_body"):
-                flush()
+                end()
             await send(message)
 
         try:
             await app(scope, receive, send_and_flush)
         finally:
-            flush()  # in case no last part was sent, because the client has disconnected
+            end()  # in case no last part was sent, because the client has disconnected
 
-    return count_request
+    return observe
+
+
+def _invocation_of(headers: Mapping[str, str]) -> tuple[str, str]:
+    """Return the id and the peer of an invocation from the headers of the Lambda Web Adapter."""
+    try:
+        call = json.loads(headers.get("x-amzn-lambda-context", "{}"))
+        event = json.loads(headers.get("x-amzn-request-context", "{}"))
+        return str(call.get("request_id", "")), str(event["http"]["sourceIp"])
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return "", ""

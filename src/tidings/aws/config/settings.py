@@ -10,12 +10,18 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tidings.core import limits
 from tidings.core.tracing import SAMPLED
 from tidings.http import settings as shared
 from tidings.http.settings import Shared, setting
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
+
+    Networks = tuple[IPv4Network | IPv6Network, ...]
 
 # The alias by which functions are called. It points to one version of a function's code, or to two
 # versions while a new release gets a tenth of the calls (ADR 54). Only `stream` has no alias,
@@ -65,6 +71,14 @@ def _archive(text: str) -> str:
         return text
     except shared.WrongArchive:
         raise ValueError(shared.ARCHIVE_RULE) from None
+
+
+def _proxies(text: str) -> Networks | None:
+    if text == "off":
+        return None
+    from ipaddress import ip_network
+
+    return tuple(ip_network(each.strip()) for each in text.split(",") if text != "direct")
 
 
 _SECONDS = shared.whole(0, DAY_S, unit=1000)
@@ -136,6 +150,12 @@ class Settings(Shared):
         "",
         "table of leader elections: dynamodb://TABLE?region=REGION",
         parse_coordinator,
+    )
+    address_proxies: Networks | None = setting(
+        "TIDINGS_LOG_ADDRESSES",
+        "off",
+        "addresses of clients in logs: off, direct, or networks of trusted proxies",
+        _proxies,
     )
 
 

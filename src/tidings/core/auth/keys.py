@@ -156,6 +156,12 @@ def parse(text: str) -> PresentedKey | None:
     return PresentedKey(match["id"], match["secret"]) if match else None
 
 
+def find_id(text: str) -> str:
+    """Return the id of the first key in *text*, or "" if it has no key."""
+    match = _KEY.search(text)
+    return match["id"] if match else ""
+
+
 def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
