@@ -444,6 +444,9 @@ class Bill:
         held = (streams, "streams"), (MONTH_S, "s")
         yield line("streams held", prices.GB_SECOND, *held, gb)
         yield line("streams: reads", prices.READ_UNIT, *held, (5, "RRU"))
+        sent = (self.size.operations, "events"), (streams, "streams")
+        weight = (self._bytes("message of 1") / GB, "GB")
+        yield line("streams: traffic", prices.OUT_GB, *sent, weight)
         left = streams * LEAVES * MONTH_S / 86_400
         abandoned = (left, "readers who left"), (STREAM_S, "s")
         yield line("streams abandoned", prices.GB_SECOND, *abandoned, gb)

@@ -62,7 +62,7 @@ def make_tables(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | No
             table,
             stage,
             table_name=table_name(stage.name, table.name, stage.tables) if stage.tables else None,
-            encryption=encryption.CUSTOMER_MANAGED if key else encryption.AWS_MANAGED,
+            encryption=encryption.CUSTOMER_MANAGED if key else encryption.DEFAULT,
             encryption_key=key,
             # The keys suffice, because a record only wakes its receiver, which reads the table.
             stream=dynamodb.StreamViewType.KEYS_ONLY if table.stream else None,
