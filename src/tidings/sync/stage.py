@@ -186,7 +186,8 @@ def new_id() -> str:
 
 
 def _summary(content: Mapping[str, Any]) -> Summary:
-    return Summary(**{each.name: content[each.name] for each in fields(Summary)})
+    names = (each.name for each in fields(Summary))  # an older stage does not have all of them
+    return Summary(**{name: content[name] for name in names if name in content})
 
 
 SCAN = "scan"  # the value of --state to read the table itself, by buckets
