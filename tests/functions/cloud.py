@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import pytest
 
 from tests.contract.answering import Answer, Answering, ReceivedRequest
+from tests.contract.faults import Faults
 from tidings.aws import clients, telemetry
 from tidings.aws import stage as stage_module
 from tidings.aws.dynamodb.records import DynamoDBRecords
@@ -127,9 +128,11 @@ def archive_on_s3(monkeypatch: pytest.MonkeyPatch, url: str = "s3://kept/dev") -
 
 @dataclass(frozen=True)
 class Cloud:
-    """DynamoDB is moto's; Lambda and `@connections` are *around*, which writes everything down."""
+    """DynamoDB is moto's, and *faults* may answer in its place; Lambda and `@connections` are
+    *around*, which writes everything down."""
 
     around: Answering
+    faults: Faults
 
     @property
     def invoked(self) -> list[tuple[str, Any]]:

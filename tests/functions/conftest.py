@@ -26,14 +26,9 @@ ENVIRONMENT = {
 
 
 @pytest.fixture
-def faults() -> Faults:
-    """No request fails until the test sets a share."""
-    return Faults()
-
-
-@pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch, faults: Faults) -> Iterator[Cloud]:
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     """Empty tables, and nothing built yet; afterwards nothing is left of it."""
+    faults = Faults()
     with answering(Answer(200)) as around, emulated(faults):
         tables = {table.setting: table.name for table in TABLES}
         endpoints = {"AWS_ENDPOINT_URL_LAMBDA": around.url, "TIDINGS_SOCKETS_URL": around.url}
@@ -42,5 +37,5 @@ def cloud(monkeypatch: pytest.MonkeyPatch, faults: Faults) -> Iterator[Cloud]:
         restart()
         for table in TABLES:
             create(clients.dynamodb(), table)
-        yield Cloud(around)
+        yield Cloud(around, faults)
     restart()

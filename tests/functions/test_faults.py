@@ -26,11 +26,10 @@ TRIES_MAX = 40  # of a producer; with this share, botocore's attempts fail less 
 
 
 @pytest.fixture
-def unreliable(
-    cloud: Cloud, faults: Faults, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[int], Faults]]:
+def unreliable(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], Faults]]:
     """Let AWS fail from a call with a seed on. Pauses take no time."""
     archive_on_s3(monkeypatch)
+    faults = cloud.faults
 
     def begin(seed: int) -> Faults:
         faults.random, faults.share = random.Random(seed), SHARE

@@ -19,6 +19,7 @@ REASONS = {
     f"{_SYNC}/engine.py:progress:sparkContext": "nor how many tasks are done; likewise",
     f"{_SYNC}/job.py:_by_type:collect": "a count for each type and event: the summary names them",
     f"{_SYNC}/dump.py:first_bad:collect": "ten lines at most",
+    f"{_SYNC}/dump.py:notes_of:collect": "ten notes at most, with numbers of lines",
     f"{_SYNC}/state.py:table:collect": "the files of an export, which are read by name",
     f"{_LAKE}/compaction.py:_run:collect": "a count for each part; they are listed here anyway",
     f"{_LAKE}/feed_tables.py:_came:collect": "types, of those that were declared",

@@ -35,7 +35,7 @@ def _text(page: chromium.Page, selector: str) -> str:
 
 
 def _live(page: chromium.Page) -> None:
-    page.until("document.querySelector('#badge').textContent === 'live'")
+    page.until("document.querySelector('#badge')?.textContent === 'live'")
 
 
 def _rows(page: chromium.Page, count: int) -> list[str]:
