@@ -28,7 +28,7 @@ export function mount(root, context) {
   const { below } = context;
   const ofHost = context.params.get("scope") === "host";
   const scope = button(ofHost ? "Keys of this feed" : "Keys of the host",
-    () => context.setParams({ scope: ofHost ? "" : "host" }));
+    () => context.go("keys", { scope: ofHost ? "" : "host" }));
   const none = h("p", { class: "soft", hidden: true }, "There are none.");
   const made = card("new-key-card", "Create a key");
   root.append(card("keys-card", ofHost ? "Keys of the host" : `Keys of ${context.feed}`, h("div", { class: "actions" }, scope), none,
