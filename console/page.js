@@ -247,3 +247,14 @@ export function time(value) {
   const { text, title } = when(value);
   return h("time", { title }, plain(text));
 }
+
+// Call *draw* now and before each frame of the screen; return a function that ends this.
+export function everyFrame(draw) {
+  let frame = 0;
+  const next = (now) => {
+    frame = requestAnimationFrame(next);
+    draw(now);
+  };
+  next(0);
+  return () => cancelAnimationFrame(frame);
+}

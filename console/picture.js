@@ -5,7 +5,7 @@ import { secret, transport } from "./api.js";
 import { glow, GLOW_MS, treemap } from "./charts.js";
 import { Reader } from "./client/reader.js";
 import { Fold, Tally } from "./fold.js";
-import { button, card, element, h, plain } from "./page.js";
+import { button, card, element, everyFrame, h, plain } from "./page.js";
 import { valuesOf } from "./requests.js";
 
 const DRAW_EVERY_MS = 80; // smooth to look at, and light on a busy feed
@@ -51,17 +51,13 @@ export class Picture {
     dark.addEventListener("change", this.onScheme);
     this.sizes = new ResizeObserver(this.onScheme);
     this.sizes.observe(this.$("map"));
-    const draw = (now) => {
-      this.frame = requestAnimationFrame(draw);
-      this.draw(now);
-    };
-    draw(0);
+    this.stopDrawing = everyFrame((now) => this.draw(now));
     this.reader.start();
   }
 
   unmount() {
     this.reader.stop();
-    cancelAnimationFrame(this.frame);
+    this.stopDrawing();
     this.sizes.disconnect();
     dark.removeEventListener("change", this.onScheme);
     this.parts.remove();

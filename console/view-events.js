@@ -6,7 +6,7 @@ import { Reader } from "./client/reader.js";
 import { Fold, OBJECTS_MAX } from "./fold.js";
 import { inspect } from "./inspector.js";
 import { EventList } from "./list.js";
-import { button, h, number, plain } from "./page.js";
+import { button, everyFrame, h, number, plain } from "./page.js";
 import { listText, valuesOf } from "./requests.js";
 import { seek } from "./seek.js";
 import { openPost } from "./view-post.js";
@@ -104,18 +104,14 @@ class Live {
     this.reader = new Reader(transport(choice), this.cursor || from, hooks(this));
     context.onReached((isSilent) => (isSilent || this.state === "waiting") && this.reader.start());
     this.ticking = setInterval(() => this.tick(), 1000);
-    const draw = (now) => {
-      this.frame = requestAnimationFrame(draw);
-      this.draw(now);
-    };
-    draw(0);
+    this.stopDrawing = everyFrame((now) => this.draw(now));
     this.reader.start();
   }
 
   unmount() {
     this.reader.stop();
     clearInterval(this.ticking);
-    cancelAnimationFrame(this.frame);
+    this.stopDrawing();
     this.parts.remove();
   }
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from botocore.awsrequest import AWSPreparedRequest
 
 Process = Callable[[], Any]
+Answered = Callable[["AWSPreparedRequest", Process], Any]
 
 # Codes of answers to a request that was not executed.
 _BUSY = ("ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded")
@@ -44,6 +45,12 @@ _OTHERS = {
 _LEFT_OVER = {"BatchWriteItem": "UnprocessedItems", "BatchGetItem": "UnprocessedKeys"}
 
 
+def operation_of(request: AWSPreparedRequest) -> str:
+    """Return the operation of a request to DynamoDB; "" for a request to another service."""
+    target = request.headers.get("X-Amz-Target", b"")
+    return (target.decode() if isinstance(target, bytes) else target).rpartition(".")[2]
+
+
 class Faults:
     """Let a *share* of the requests fail, chosen by *random*; *played* counts what was answered."""
 
@@ -54,8 +61,7 @@ class Faults:
     def __call__(self, request: AWSPreparedRequest, process: Process) -> Any:
         if self.random.random() >= self.share:
             return process()
-        target = request.headers.get("X-Amz-Target", b"")
-        name = (target.decode() if isinstance(target, bytes) else target).rpartition(".")[2]
+        name = operation_of(request)
         if self.random.random() < 0.5:
             return self._refused(name, request)
         if self.random.random() < 0.5:

@@ -20,6 +20,7 @@ from moto import mock_aws
 from moto.core.botocore_stubber import BotocoreStubber
 from mypy_boto3_dynamodb import DynamoDBClient
 
+from tests.contract.faults import Answered, operation_of
 from tests.fakes import (
     MemoryClaims,
     MemoryConnections,
@@ -282,7 +283,6 @@ def on_sqlite(path: Path) -> Iterator[Stores]:
 
 
 _WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
-Answered = Callable[[AWSPreparedRequest, Callable[[], Any]], Any]
 
 
 class Conflicts:
@@ -292,8 +292,7 @@ class Conflicts:
         self._refused = set[tuple[str, Any]]()
 
     def __call__(self, request: AWSPreparedRequest, process: Callable[[], Any]) -> Any:
-        target = request.headers.get("X-Amz-Target", b"")
-        name = (target.decode() if isinstance(target, bytes) else target).rpartition(".")[2]
+        name = operation_of(request)
         if name not in _WRITES or (name, request.body) in self._refused:
             return process()
         self._refused.add((name, request.body))

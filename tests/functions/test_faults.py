@@ -41,7 +41,7 @@ def unreliable(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
 
 def until_answered(ask: Callable[[], tuple[int, Any]]) -> tuple[int, Any]:
-    """Repeat a request while the answer is 503, as PROTOCOL tells clients to do."""
+    """Repeat a request while the answer is 503, as PROTOCOL 4.6 requires of clients."""
     for _ in range(TRIES_MAX):
         status, body = ask()
         if status != 503:

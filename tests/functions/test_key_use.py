@@ -1,4 +1,4 @@
-"""*A key leaked* (RUNBOOKS.md): from the id of a key to what was read, when and from where."""
+"""*A key leaked* (RUNBOOKS.md): the id of a key leads to its reads, with times and addresses."""
 
 from __future__ import annotations
 

@@ -141,9 +141,10 @@ def _take_items(
     response_dict["body"] = json.dumps(answer).encode()
 
 
-# The errors of AWS by what they mean: codes of answers, and of the reasons of a transaction. Other
-# errors are mistakes of the deployment or of this code (a missing permission or table, an invalid
-# request, a token used twice), which no repetition cures: they are raised unchanged.
+# The errors of AWS, grouped by their meaning: codes of answers, and of the reasons of a
+# transaction. Other errors are mistakes of the deployment or of this code (a missing permission or
+# table, an invalid request, a token used twice). No repetition cures them, so they are raised
+# unchanged.
 #
 # | the request | then |
 # |---|---|
