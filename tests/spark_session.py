@@ -37,9 +37,11 @@ SETTINGS = {
 @contextmanager
 def session(folder: Path) -> Iterator[SparkSession]:
     """On one core; it works in *folder*. PySpark is imported when the first test asks for it."""
+    import pyspark
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_HOME"] = str(_home(Path(pyspark.__file__).parent, folder / "home"))
     where = {
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -53,6 +55,16 @@ def session(folder: Path) -> Iterator[SparkSession]:
     started.sparkContext.setLogLevel("OFF")
     yield started
     started.stop()
+
+
+def _home(spark: Path, folder: Path) -> Path:
+    """Link *spark* into *folder*, without `python`: a worker, which must connect within 10 seconds,
+    would compile the archive of PySpark there each time. So it imports what is installed.
+    """
+    folder.mkdir()
+    for name in ("bin", "jars"):
+        (folder / name).symlink_to(spark / name)
+    return folder
 
 
 def _iceberg() -> str:
