@@ -1,4 +1,4 @@
-"""Take the pictures and the recording of the console that README shows.
+"""Take the pictures of the console that SERVER.md shows, and the recording of README.
 
 python -m tests.unit.client.pictures
 """

@@ -20,7 +20,7 @@ from tidings.server.running import Server
 
 pytestmark = pytest.mark.browser
 
-README = Path(__file__).parents[3] / "README.md"
+GUIDE = Path(__file__).parents[3] / "docs/guides/SERVER.md"
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
 # Keep what the page copies, because a browser without a window has no clipboard.
 _CLIPBOARD = """
@@ -478,15 +478,15 @@ def test_no_view_opens_the_dialog_of_the_browser(browser: ClientConnection, tmp_
         assert set(page.js("challenges")) == {'Bearer realm="tidings"'}
 
 
-def test_the_pictures_of_the_readme_can_be_taken_again(
+def test_the_pictures_of_the_guide_can_be_taken_again(
     browser: ClientConnection, tmp_path: Path
 ) -> None:
-    """They have the size of the ones in the repository, and are small enough for a README."""
+    """They have the size of the ones in the repository, and are small enough for a page."""
     pictures.take(browser, tmp_path)
     for name in (pictures.DESKTOP, pictures.PHONE):
         taken, kept = ((folder / name).read_bytes() for folder in (tmp_path, pictures.FOLDER))
         assert taken[16:24] == kept[16:24]  # width and height of a PNG
         assert len(taken) < pictures.BYTES_MAX > len(kept)
-        assert name in README.read_text()
+        assert name in GUIDE.read_text()
     recording = (pictures.FOLDER / pictures.RECORDING).read_bytes()
     assert recording.count(b"ANMF") == 20 and len(recording) < pictures.RECORDING_BYTES_MAX
