@@ -37,9 +37,9 @@ _OF_THE_AGENT = (
     "8043"  # the port in docs/guides/AGENT.md, which tests/unit/agent/test_agent.py runs
 )
 # Their commands depend on each other: tests/docs/test_moving.py, tests/unit/lake/test_guide.py,
-# tests/docs/test_quick_starts.py.
+# tests/docs/test_production.py, tests/docs/test_quick_starts.py.
 _AS_A_SCRIPT = (
-    *("CHAINING.md", "GROWING.md", "LAKE.md"),
+    *("CHAINING.md", "GROWING.md", "LAKE.md", "PRODUCTION.md"),
     *(page.name for page in sorted(ROOT.glob("docs/start/*.md"))),
 )
 _NEEDS = {"java": re.compile("tidings sync|spark"), "curl": re.compile(r"\bcurl\b")}
