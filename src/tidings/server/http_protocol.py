@@ -547,7 +547,8 @@ class HttpProtocol(HttpToolsProtocol):
         if not post.keep_alive:
             self.transport.close()
         self.on_response_complete()
-        self._continue()
+        if self._held:
+            self._continue()
 
     def on_undecided(self, post: Post) -> None:
         """Handle *post* like any other request; nothing of it was written."""
@@ -557,13 +558,13 @@ class HttpProtocol(HttpToolsProtocol):
             self._receive(post.data)
             if not post.keep_alive and self._active is not None:
                 self.cycle.keep_alive = False
-            self._continue()
+            if self._held:
+                self._continue()
 
     def _continue(self) -> None:
         """Receive the bytes that have arrived during a post."""
         data, self._held = self._held, b""
-        if data:
-            self.data_received(data)
+        self.data_received(data)
 
     def _receive(self, data: bytes) -> None:
         if self._is_deaf or self._connection.is_lingering:

@@ -16,14 +16,17 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidings.core.auth.guard import INGEST, Role
 from tidings.core.errors import Rejected, TidingsError
 from tidings.core.ingest.ingest import PostRequest, append_lines, check_key
+from tidings.core.model.pages import encode
 from tidings.core.newest import Newest
 from tidings.core.tracing import HEADER, XRAY_HEADER, parse_trace_headers
 from tidings.http.asgi import encode_headers
+from tidings.server.sqlite.log import NewPage
 from tidings.server.writer import JOBS_MAX, JOBS_S_MAX
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed, Credential
     from tidings.core.ingest.ingest import Ingester
     from tidings.http.request import Answer, Request
+    from tidings.server.sqlite.log import SqliteLog
     from tidings.server.writer import Writer
 
 # The largest body, decompressed, that is handled in the event loop, which takes some 3 ms.
@@ -133,11 +137,12 @@ class Post:
 class Posts:
     """The learned heads of a server, and the batch that the next commit writes.
 
-    Posts are appended by *ingester*, in jobs of *writer*.
+    Posts are appended to *log* as *ingester* appends them, in jobs of *writer*.
     """
 
-    def __init__(self, ingester: Ingester, writer: Writer) -> None:
-        self._ingester, self._writer = ingester, writer
+    def __init__(self, ingester: Ingester, log: SqliteLog, writer: Writer) -> None:
+        self._ingester, self._log, self._writer = ingester, log, writer
+        self._new_id, self._choose = ingester.tracer.runtime.new_id, ingester.tracer.choose
         self._plans: Newest[bytes, Plan] = Newest(HEADS_MAX)
         self._open: list[Post] | None = None
 
@@ -156,7 +161,9 @@ class Posts:
         if plan is None:
             return None
         volatile = _VOLATILE.findall(head)
-        values = {name.lower(): value for name, value in volatile}
+        values = {}
+        for name, value in volatile:
+            values[name.lower()] = value
         length = values.get(b"content-length", b"")
         if len(values) < len(volatile) or not _DIGITS.fullmatch(length):
             return None
@@ -169,8 +176,8 @@ class Posts:
         batch = self._open
         if batch is None or len(batch) >= JOBS_MAX:
             batch = self._open = []
-            done = self._writer.queue(lambda: self._decide(batch))
-            done.add_done_callback(lambda done: self._settle(batch, done))
+            done = self._writer.queue(partial(self._decide, batch))
+            done.add_done_callback(partial(self._settle, batch))
         batch.append(post)
 
     def _decide(self, batch: list[Post]) -> None:
@@ -180,6 +187,7 @@ class Posts:
         ingester, until_s = self._ingester, time.monotonic() + JOBS_S_MAX
         now_ms, operations = ingester.tracer.runtime.clock(), 0
         admitted: dict[Plan, tuple[str, Allowed] | None] = {}
+        new: dict[str, list[tuple[Post, NewPage]]] = {}  # posts without a key, by feed
         for at, post in enumerate(batch):
             if at and time.monotonic() >= until_s:
                 rest = batch[at:]
@@ -193,18 +201,46 @@ class Posts:
             access = admitted[plan]
             if access is None:
                 continue
-            body = post.data[post.found.start :]
+            feed, body = access[0], post.data[post.found.start :]
+            own = trace = None
             try:
-                lines = ingester.lines(access[0], body, plan.content_type, now_ms)
-                own, trace = _of_volatile(post.found.volatile, access[1])
-                request = PostRequest(access[0], body, plan.content_type, trace=trace, ids=False)
-                page = append_lines(ingester.appender, ingester.tracer, request, body, lines, own)
+                lines = ingester.lines(feed, body, plan.content_type, now_ms)
+                if len(post.found.volatile) > 1:
+                    own, trace = _of_volatile(post.found.volatile, access[1])
+                if own is None:
+                    page = NewPage(lines, encode(lines), self._new_id(), self._choose(trace))
+                    new.setdefault(feed, []).append((post, page))
+                    continue
+                operations += self._append(feed, new.pop(feed, ()), now_ms)
+                request = PostRequest(feed, body, plan.content_type, trace=trace, ids=False)
+                written = append_lines(
+                    ingester.appender, ingester.tracer, request, body, lines, own
+                )
             except Rejected:
                 continue
-            operations += len(lines) if own is None else len(page.lines)
+            operations += len(written.lines)
             post.is_accepted = True
+        for feed, posts in new.items():
+            operations += self._append(feed, posts, now_ms)
         if operations:
             ingester.tracer.runtime.count("OperationsIngested", operations)
+
+    def _append(self, feed: str, new: Sequence[tuple[Post, NewPage]], now_ms: int) -> int:
+        """Append the pages of *new* if the log accepts pages; return the number of operations."""
+        if not new:
+            return 0
+        tracer, expires_ms = self._ingester.tracer, now_ms + self._ingester.tracer.runtime.page_ms
+        try:
+            pages = self._log.extend(feed, [page for _, page in new], now_ms, expires_ms)
+        except Rejected:
+            return 0
+        operations = 0
+        for (post, _), page in zip(new, pages, strict=True):
+            post.is_accepted = True
+            operations += len(page.lines)
+            if page.trace:
+                tracer.report_ingested(feed, page.number, now_ms, page.trace)
+        return operations
 
     def _admit(self, plan: Plan) -> tuple[str, Allowed] | None:
         """Return the key of the feed and the rights of a credential that is simple to check.
@@ -241,8 +277,6 @@ def _of_volatile(
     Raises:
         InvalidKey: the key is not valid.
     """
-    if len(volatile) == 1:
-        return None, None
     headers = {name.decode().lower(): value.decode() for name, value in volatile}
     key = headers.get("idempotency-key")
     own = None if key is None else allowed.namespaced_key(check_key(key))

@@ -261,7 +261,7 @@ async def _serving(
         *listeners,
         grace_s=GRACE_S,
         meters=host.meters,
-        posts=Posts(host.ingester, host.writer),
+        posts=Posts(host.ingester, host.stores.log, host.writer),
         tls_cert=options.tls_cert,
         tls_key=options.tls_key,
         ws_max_size=MESSAGE_BYTES_MAX,

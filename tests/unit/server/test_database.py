@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -160,7 +160,7 @@ def test_a_transaction_is_whole_or_nothing(database: Database) -> None:
 
 
 def test_new_pages_of_a_transaction_are_read_within_it(database: Database) -> None:
-    """Pages that are not written yet count for each read, and an undone part removes its own."""
+    """A page counts for each later read, and an undone part removes its own pages."""
     log = SqliteLog(database)
     with database.transaction():
         log.put(FEED, page(log.take(FEED, 2)))
@@ -180,26 +180,6 @@ def test_a_page_above_the_head_is_not_overwritten(database: Database) -> None:
     log.fill(FEED, [page(7)])
     log.together(lambda: log.put(FEED, page(log.take(FEED))))
     assert [each.number for each in log.read(FEED, 0)] == [7, 8]
-
-
-def test_a_failed_deferred_write_is_not_committed(database: Database) -> None:
-    """This holds if the statement that found it suppresses the error; an undone part is over."""
-    log = SqliteLog(database)
-
-    def fail(sql: sqlite3.Connection) -> None:
-        sql.execute("INSERT INTO missing VALUES (1)")
-
-    with pytest.raises(Unavailable), database.transaction():
-        log.put(FEED, page(log.take(FEED)))
-        database.defer(fail)
-        with suppress(Unavailable):
-            log.head(FEED)
-    assert log.head(FEED) == 0
-    with database.transaction():
-        log.put(FEED, page(log.take(FEED)))
-        with pytest.raises(Unavailable, match="missing"), database.part():
-            database.defer(fail)
-    assert log.head(FEED) == 1
 
 
 def test_a_clock_that_is_ahead_for_a_while_ends_no_claim(database: Database) -> None:

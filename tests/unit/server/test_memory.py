@@ -250,10 +250,11 @@ def test_work_that_a_killed_server_left_is_found_at_the_start(tmp_path: Path) ->
             due = [each.feed for each in host.stores.due_feeds.due(now_ms())]
             assert due == [name_of(0), name_of(1)]
             async with asyncio.timeout(60):
-                while host.stores.due_feeds.lagging():
+                followers, done = host.stores.followers, {"push": 2, "state": 2}
+                while any(followers.checkpoints(name_of(number)) != done for number in range(2)):
                     await asyncio.sleep(0.01)
-                    await asyncio.to_thread(host.database.write, lambda _: None)
-            assert host.stores.followers.checkpoints(name_of(0)) == {"push": 2, "state": 2}
+            await asyncio.to_thread(host.database.write, lambda _: None)
+            assert not host.stores.due_feeds.lagging()
 
     asyncio.run(run())
 

@@ -113,7 +113,7 @@ class Scene(NamedTuple):
 @contextlib.asynccontextmanager
 async def playing(path: Path) -> AsyncIterator[Scene]:
     async with hosted(path / "feed.db", TIDINGS_FEEDS=FEEDS) as (host, app):
-        posts, taken = Posts(host.ingester, host.writer), list[Post]()
+        posts, taken = Posts(host.ingester, host.stores.log, host.writer), list[Post]()
         add = posts.add
 
         def adding(post: Post) -> None:

@@ -69,6 +69,8 @@ class Directory:
         """
         name = public_name(key)
         record = self.record(name)
+        if record is not None and record.is_live and record.key == key:
+            return
         if record is None or record.number < number_of(key):
             self._known.pop(name, None)
             record = self.record(name)

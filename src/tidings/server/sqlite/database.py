@@ -15,7 +15,7 @@ from collections import deque
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial, wraps
-from itertools import count
+from itertools import count, repeat
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -159,6 +159,8 @@ def in_transaction(
     @wraps(method)
     def write(store: Store, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
         database: Database = store._database  # type: ignore[attr-defined]
+        if database._owner == get_ident():
+            return method(store, database._connection, *arguments, **named)
         return database.write(lambda sql: method(store, sql, *arguments, **named))
 
     return write
@@ -223,9 +225,7 @@ class Database:
         self._numbers = count(1)
         self._undo: list[Callable[[], object]] = []
         self._then: list[Callable[[], object]] = []
-        self._deferred: list[Callable[[sqlite3.Connection], object]] = []
-        # Whether a deferred write of this transaction failed, and whether `prepare` has run.
-        self._is_incomplete = self._is_prepared = False
+        self._is_prepared = False  # True after `prepare`
         self._turn, self._owner = Lock(), 0  # the lock, and the thread that holds it
         self.path, self._closed = path, False
         self._readers: deque[sqlite3.Connection] = deque()
@@ -265,22 +265,13 @@ class Database:
         Raises:
             Unavailable: the disk is full or does not answer; nothing was written.
         """
-        if self._owner == get_ident():
-            if self._deferred or self._is_incomplete:
-                self._execute_deferred()
+        if self.is_writing:
             return run(self._connection)
         if self.steps.submit is not None:
             result: Result = self.steps.submit(partial(self.write, run))
             return result
         with self._outer() as sql:
             return run(sql)
-
-    def together(self, run: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Return the result of *run*, in a transaction as with `write`.
-
-        Earlier deferred writes of the transaction may not have been executed yet.
-        """
-        return run(self._connection) if self._owner == get_ident() else self.write(run)
 
     def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         """Run the statements inside the context as one transaction, see `write`.
@@ -291,36 +282,11 @@ class Database:
             LoopWouldBlock: the caller is not a job of the server's writer.
             Unavailable: the disk is full or does not answer; nothing was written.
         """
-        if self._owner == get_ident():
-            self._execute_deferred()
+        if self.is_writing:
             return self._inner
         if self.steps.submit is not None:
             raise LoopWouldBlock("only jobs of the writer write; use `Database.write`")
         return self._outer()
-
-    def defer(self, write: Callable[[sqlite3.Connection], object]) -> None:
-        """Call *write* before the next statement of this transaction, or before its commit.
-
-        So several calls of a store can write their rows with one statement. *write* is not called
-        if the transaction, or the `part` of it, is undone first.
-        """
-        self._deferred.append(write)
-        self.on_rollback(partial(self._drop, write))
-
-    def _drop(self, write: Callable[[sqlite3.Connection], object]) -> None:
-        if write in self._deferred:
-            self._deferred.remove(write)
-
-    def _execute_deferred(self) -> None:
-        while self._deferred and not self._is_incomplete:
-            self._is_incomplete = True
-            try:
-                self._deferred.pop(0)(self._connection)
-            except sqlite3.Error as error:
-                raise self.storage.translate(error) from error
-            self._is_incomplete = False
-        if self._is_incomplete:
-            raise Unavailable(_GIVEN_UP)
 
     @contextmanager
     def _outer(self) -> Iterator[sqlite3.Connection]:
@@ -373,7 +339,6 @@ class Database:
     def begin_again(self) -> None:
         """Undo the writes of this transaction, and begin a new one without releasing the lock."""
         self._undo_after()
-        self._is_incomplete = False
         with self.translating:
             if self._connection.in_transaction:  # SQLite ends the transaction itself on a full disk
                 self._connection.execute("ROLLBACK")
@@ -386,10 +351,7 @@ class Database:
             Unavailable: a write failed; the caller has to call `rollback`.
         """
         try:
-            self._execute_deferred()
             self.steps.write_more(self._pages)
-            if self._deferred:
-                self._execute_deferred()
             self._mark_due()
         except sqlite3.Error as error:
             raise self.storage.translate(error) from error
@@ -473,12 +435,12 @@ class Database:
 
     def _release(self) -> None:
         self._owner, self._pages, self._then, self._changed = 0, [], [], set()
-        self._is_prepared = self._is_incomplete = False
+        self._is_prepared = False
         self._turn.release()
 
-    def wrote(self, feed: str, page: Page) -> None:
-        """Record within a transaction that *page* was added to the log of *feed*."""
-        self._pages.append((feed, page))
+    def wrote(self, feed: str, *pages: Page) -> None:
+        """Record within a transaction that *pages* were added to the log of *feed*."""
+        self._pages.extend(zip(repeat(feed), pages))
         self._changed.add(feed)
 
     def changed(self, feed: str) -> None:
@@ -512,18 +474,13 @@ class Database:
         """
         if not self._connection.in_transaction:
             raise Unavailable(_GIVEN_UP)
-        if self._deferred or self._is_incomplete:
-            self._execute_deferred()
         before = len(self._pages), len(self._undo)
         with self.translating:
             self._connection.execute("SAVEPOINT part")
             try:
                 yield
-                if self._deferred or self._is_incomplete:
-                    self._execute_deferred()
             except BaseException:
                 self._undo_after(*before)
-                self._is_incomplete = False  # every write that failed was deferred within the part
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK TO part")
                 raise

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,83 +65,70 @@ class Numbers(NamedTuple):
         return f"page {self.first}" if one else f"pages {self.first} to {self.last}"
 
 
-@dataclass(slots=True)
-class _Tail:
-    """The end of a log in the current transaction: pages after *stored*, not yet in the file.
+class NewPage(NamedTuple):
+    """A page without a number. *body* is the result of `pages.encode` for its *lines*."""
 
-    *head* is the last number that was taken, and *operations* counts the operations since *stored*.
-    """
-
-    stored: int
-    head: int
-    operations: int = 0
-    pages: dict[int, Page] = field(default_factory=dict)
+    lines: list[str]
+    body: str | bytes
+    append_id: str
+    trace: str = ""
 
 
 class SqliteLog:
-    """Implements `LogStore` and `restore.Numbers`.
-
-    Every read is strongly consistent. The new pages and heads of a transaction are collected in
-    memory. They are written together before the transaction executes any other statement, or before
-    its commit. This halves the time that SQLite takes for the requests that share a commit. Only
-    one object of this class may write to *database*, because a second one would not see the
-    collected pages.
-    """
+    """Implements `LogStore` and `restore.Numbers`. Every read is strongly consistent."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._tails: dict[str, _Tail] = {}
 
     def together(self, run: Callable[[], Result]) -> Result:
         return run() if self._database.is_writing else self._database.write(lambda _: run())
 
-    def take(self, feed: str, operations: int = 0) -> int:
-        tail = self._tails.get(feed) if self._database.is_writing else None
-        if tail is None:
-            return self._database.together(lambda sql: self._take_first(sql, feed, operations))
-        tail.head += 1
-        tail.operations += operations
-        return tail.head
+    @in_transaction
+    def take(self, sql: sqlite3.Connection, feed: str, operations: int = 0) -> int:
+        return self._take(sql, feed, 1, operations)
 
-    def _take_first(self, sql: sqlite3.Connection, feed: str, operations: int) -> int:
-        tail = self._begin_tail(sql, feed)
-        tail.head += 1
-        tail.operations += operations
-        return tail.head
-
-    def _begin_tail(self, sql: sqlite3.Connection, feed: str) -> _Tail:
+    def _take(self, sql: sqlite3.Connection, feed: str, count: int, operations: int) -> int:
+        """Take *count* numbers for pages with *operations*; return the last number."""
         self._database.steps.check_feed(feed)
         head, successor, last = sql.execute(_TAIL, (feed,)).fetchone()
         if successor:
             raise refusal(feed, successor)
-        self._database.changed(feed)
         # A page above the head, which only a damaged file has, must not be overwritten.
-        head = max(head or 0, last or 0)
-        if not self._tails:
-            self._database.on_rollback(self._tails.clear)
-            self._database.defer(self._write_tails)
-        tail = self._tails[feed] = _Tail(head, head)
-        return tail
-
-    def _write_tails(self, sql: sqlite3.Connection) -> None:
-        tails = list(self._tails.items())
-        self._tails.clear()
-        sql.executemany(_MOVE, [(feed, each.head, each.operations) for feed, each in tails])
-        for feed, tail in tails:
-            self._database.steps.count(feed, operations=tail.operations)
-            sql.executemany(_ADD, [_columns(feed, page) for page in tail.pages.values()])
-
-    def put(self, feed: str, page: Page) -> str:
-        tail = self._tails.get(feed) if self._database.is_writing else None
-        if tail is not None and tail.stored < page.number:
-            stored = tail.pages.setdefault(page.number, page)
-            if stored is page:
-                self._database.wrote(feed, page)
-            return stored.append_id
-        return self._put(feed, page)
+        head = max(head or 0, last or 0) + count
+        sql.execute(_MOVE, (feed, head, operations))
+        self._database.changed(feed)
+        self._database.steps.count(feed, operations=operations)
+        return head
 
     @in_transaction
-    def _put(self, sql: sqlite3.Connection, feed: str, page: Page) -> str:
+    def extend(
+        self,
+        sql: sqlite3.Connection,
+        feed: str,
+        new: Sequence[NewPage],
+        at_ms: int,
+        expires_ms: int,
+    ) -> list[Page]:
+        """Append a page for each of *new*; return the pages.
+
+        Raises:
+            Rejected: the log accepts no pages.
+        """
+        operations = sum([len(lines) for lines, *_ in new])
+        number = self._take(sql, feed, len(new), operations) - len(new)
+        pages, rows = [], []
+        for lines, body, append_id, trace in new:
+            number += 1
+            page = Page(number, body, append_id, at_ms, expires_ms, trace=trace)
+            vars(page)["lines"] = lines
+            pages.append(page)
+            rows.append(_columns(feed, page))
+        sql.executemany(_ADD, rows)
+        self._database.wrote(feed, *pages)
+        return pages
+
+    @in_transaction
+    def put(self, sql: sqlite3.Connection, feed: str, page: Page) -> str:
         if sql.execute(_PUT, _columns(feed, page)).rowcount:
             self._database.wrote(feed, page)
             return page.append_id
@@ -239,8 +226,7 @@ class SqliteLog:
 
     def _put_all(self, sql: sqlite3.Connection, feed: str, pages: Sequence[Page]) -> None:
         sql.executemany(_PUT, [_columns(feed, page) for page in pages])
-        for page in pages:
-            self._database.wrote(feed, page)
+        self._database.wrote(feed, *pages)
 
     def floor(self, feed: str) -> int:
         with self._database.reading() as sql:
