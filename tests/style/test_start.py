@@ -20,7 +20,7 @@ PROGRAM = """
 import atexit, sys
 def show():
     names = {name for name in sys.modules if name.startswith("tidings")}
-    names |= {name.partition(".")[0] for name in sys.modules}
+    names |= {name.partition(".")[0] for name, module in sys.modules.items() if module}
     known = {*sys.stdlib_module_names, "__main__", "_distutils_hack"}
     print("modules:", *sorted(names - known), file=sys.stderr)
 atexit.register(show)

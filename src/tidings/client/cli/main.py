@@ -28,6 +28,9 @@ from tidings.client.signals import end_at_once, end_at_signals, interrupt_at_sig
 from tidings.core.version import how_to_install
 from tidings.server.output import unblock
 
+# httpx would import a command line of its own, with rich: a quarter of the start of a command.
+sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+
 EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 wrong usage."
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of a disk, or a lost terminal
 INTERRUPTED = 130  # the exit code that shells use for SIGINT
@@ -47,11 +50,8 @@ PACKAGES = {  # for each extra, the packages that its commands need
 }
 
 
-class Subcommand(NamedTuple):
-    """The *module* that defines a command; the command needs the packages of *extra*.
-
-    This class is no dataclass, because `tidings --help` would take milliseconds longer.
-    """
+class Subcommand(NamedTuple):  # `tidings --help` with a dataclass would take milliseconds longer
+    """The *module* that defines a command; the command needs the packages of *extra*."""
 
     module: str
     help: str
