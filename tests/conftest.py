@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import shutil
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -151,6 +152,18 @@ def pytest_configure(config: pytest.Config) -> None:
         if lacking:
             needs = "; ".join(_need(marker).sentence for marker in lacking)
             raise pytest.UsageError(f"{lanes.LANES[lane].command}: {needs}. Nothing was run.")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Let one worker collect before the others, which would compile the same files next to it."""
+    with Path(__file__).open() as lock:
+        if hasattr(session.config, "workerinput"):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                fcntl.flock(lock, fcntl.LOCK_SH)
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)
