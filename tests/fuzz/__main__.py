@@ -8,10 +8,12 @@ folder as `crash-<hash>`, and the command ends with 1.
 from __future__ import annotations
 
 import argparse
-import subprocess
+import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 # Not through tests/fuzz/parsers.py: modules imported before `main` are not instrumented.
 _RSS_MB = 1024  # a parser that holds more for a few KB of input is a finding
@@ -23,42 +25,38 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="PARSER")
     parser.add_argument("--seconds", type=int, default=60, help="for each parser")
     parser.add_argument("--runs", type=int, default=-1, help="at most, for each parser")
-    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    if chosen.one:
-        _fuzz(chosen.names[0], chosen.seconds, chosen.runs)
-    failed = [name for name in chosen.names or _all() if not _run(name, chosen)]
-    sys.stdout.write(f"failed: {', '.join(failed)}\n" if failed else "nothing was found\n")
-    return bool(failed)
-
-
-def _all() -> list[str]:
-    from tests.fuzz.parsers import PARSERS
-
-    return [*PARSERS]
-
-
-def _run(name: str, chosen: argparse.Namespace) -> bool:
-    arguments = ["--one", f"--seconds={chosen.seconds}", f"--runs={chosen.runs}"]
-    done = subprocess.run([sys.executable, "-m", "tests.fuzz", name, *arguments], check=False)
-    return done.returncode == 0
-
-
-def _fuzz(name: str, seconds: int, runs: int) -> None:
-    """Never returns: libFuzzer ends the process."""
     import atheris  # type: ignore[import-untyped, unused-ignore]
 
     with atheris.instrument_imports(include=["tidings.core"]):
         from tests.fuzz import parsers
+    limits = (f"-max_total_time={chosen.seconds}", f"-runs={chosen.runs}")
+    names = chosen.names or parsers.PARSERS
+    failed = [
+        name for name in names if not _run(atheris, name, parsers.SEEDS.get(name, ()), limits)
+    ]
+    sys.stdout.write(f"failed: {', '.join(failed)}\n" if failed else "nothing was found\n")
+    return bool(failed)
+
+
+def _run(atheris: ModuleType, name: str, seeds: Sequence[bytes], limits: Sequence[str]) -> bool:
+    """Fuzz in a process of its own, which libFuzzer ends; a fork, because instrumenting takes most
+    of a short run.
+    """
+    if pid := os.fork():
+        return os.waitpid(pid, 0)[1] == 0
+    from tests.fuzz import parsers
+
     with tempfile.TemporaryDirectory() as corpus:
-        for at, seed in enumerate(parsers.SEEDS.get(name, ())):
+        for at, seed in enumerate(seeds):
             (Path(corpus) / str(at)).write_bytes(seed)
-        limits = [f"-max_total_time={seconds}", f"-runs={runs}", "-seed=1", "-max_len=4096"]
-        quiet = [f"-rss_limit_mb={_RSS_MB}", f"-timeout={_SLOW_S}", "-verbosity=0"]
+        fixed = ("-seed=1", "-max_len=4096", f"-rss_limit_mb={_RSS_MB}", f"-timeout={_SLOW_S}")
         atheris.Setup(
-            [sys.argv[0], *limits, *quiet, corpus], lambda data: void(parsers.read(name, data))
+            [sys.argv[0], *limits, *fixed, "-verbosity=0", corpus],
+            lambda data: void(parsers.read(name, data)),
         )
         atheris.Fuzz()
+    os._exit(1)  # not reached
 
 
 def void(_: object) -> None:
