@@ -29,12 +29,21 @@ def server_settings() -> str:
 
 
 def metrics() -> str:
-    rows = [(f"`{each.name}`", each.unit, each.meaning) for each in METRICS]
-    return _table((f"metric (namespace `{METRICS_NAMESPACE}`)", "unit", "meaning"), rows)
+    units = {"Count": "", "Seconds": " in seconds"}
+    rows = [(f"`{each.name}`{units[each.unit]}", each.meaning) for each in METRICS]
+    return _table((f"metric (namespace `{METRICS_NAMESPACE}`)", "meaning"), rows)
 
 
 def server_metrics() -> str:
-    return _table(("metric", "type", "labels", "meaning"), reference.server_metrics())
+    """Return a table, and the names of the counters that the table of OPERATIONS.md explains."""
+    rows = list(reference.server_metrics())
+    there = {("counter", each.meaning) for each in METRICS}
+    table = _table(
+        ("metric", "type", "labels", "meaning"),
+        [row for row in rows if (row[1], row[3]) not in there],
+    )
+    names = ", ".join(row[0] for row in rows if (row[1], row[3]) in there)
+    return f"{table}\n[OPERATIONS.md](OPERATIONS.md#metrics) explains these counters: {names}.\n"
 
 
 TABLES = {
