@@ -230,12 +230,12 @@ hooks_in_bulk = instead(
 corrects_all = instead(Conflicts, "verdict", lambda conflicts, correction: Verdict.UNCHANGED)
 
 
-def _take_of_any(log: Any, sql: Any, feed: str, count: int, operations: int) -> int:
+def _take_of_any(log: Any, feed: str, operations: int = 0) -> int:
     log._database.steps = replace(log._database.steps, check_feed=_nothing)
-    return _TAKE(log, sql, feed, count, operations)
+    return _TAKE(log, feed, operations)
 
 
-_TAKE = SqliteLog._take
+_TAKE = SqliteLog.take
 
 
 # An erasure drops the entries, so that later entries of their pages get other slots.
@@ -259,7 +259,7 @@ begins_at_one = all_of(
 # A removal ends with the records.
 removes_some = instead(SqliteFeedData, "_tables", lambda data: ["claims", "records"])
 # A request that found the feed before its deletion may still append.
-appends_late = instead(SqliteLog, "_take", _take_of_any)
+appends_late = instead(SqliteLog, "take", _take_of_any)
 drops_entries = instead(Scrubber, "scrub", _dropped)
 
 

@@ -44,6 +44,7 @@ from tidings.http.outbound.folder_archive import FolderFeedFiles
 from tidings.http.outbound.webhooks import Poster
 from tidings.server.local import LocalAdmin
 from tidings.server.meters import EVENT_STREAM, WEBSOCKET, Meters
+from tidings.server.posts import Posts
 from tidings.server.recovery import Generations, Recovery, SqliteStarts
 from tidings.server.sockets import Sockets
 from tidings.server.sqlite.database import CommitSteps, Database
@@ -305,6 +306,10 @@ class Host(Assembly):
         self.waker.wake(HOST, REMOVE)
 
     @cached_property
+    def posts(self) -> Posts:
+        return Posts(self.ingester, self.stores.log, self.writer)
+
+    @cached_property
     def feed_data(self) -> FeedData:
         database = SqliteFeedData(self.database, self.stores.followers, steady_ms)
         files = FolderFeedFiles(self.stores.folder)
@@ -490,8 +495,10 @@ class Host(Assembly):
     # A commit wakes the followers, and the readers that wait at the end of the log.
 
     def _on_commit(self, pages: Sequence[tuple[str, Page]]) -> None:
-        traced = {feed: page.number for feed, page in pages if page.trace}
-        self._traced.update(traced)
+        traced = {}
+        for feed, page in pages:
+            if page.trace:
+                traced[feed] = self._traced[feed] = page.number
         has_clients = self.sockets.count > 0
         for feed in dict(pages):
             if next(reversed(self._recent), None) != feed:
@@ -542,6 +549,7 @@ class Host(Assembly):
 
     def _on_record(self, feed: str, kind: str) -> None:
         """Discard a cached record of *feed*, and wake its webhooks if they may have changed."""
+        self.posts.forget()
         if kind == "feed":
             self.directory.forget()
         if kind == "profile":  # `save` discarded it before the commit

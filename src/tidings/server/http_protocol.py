@@ -443,7 +443,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._connection = ClosingTransport(transport, self.admission, lambda: self._in_message)
         super().connection_made(self._connection)  # type: ignore[arg-type]
         if is_admitted:
-            self._wait(bounds.head_s)
+            self._connection.wait(bounds.head_s, self._on_deadline)
         else:
             self._refuse(503, "too many connections")
 
@@ -480,9 +480,6 @@ class HttpProtocol(HttpToolsProtocol):
 
     # Deadlines. None applies between a complete head and the end of its answer, because the app
     # limits this time.
-
-    def _wait(self, seconds: float) -> None:
-        self._connection.wait(seconds, self._on_deadline)
 
     def _on_deadline(self) -> None:
         if self._in_message:
@@ -586,7 +583,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(431, f"a request head holds at most {limits.HEAD_BYTES_MAX} bytes")
         elif was_idle and self._in_message and not self._in_body and self._active is None:
             # The time for the head of a later request starts at its first byte.
-            self._wait(self.admission.bounds.head_s)
+            self._connection.wait(self.admission.bounds.head_s, self._on_deadline)
 
     def _parse(self, data: bytes) -> None:
         """Parse *data*. Ignore upgrades to HTTP/2, and to anything else except a WebSocket."""
@@ -772,7 +769,8 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self.flow.resume_reading()
         bounds = self.admission.bounds
-        self._wait(bounds.head_s if self._in_message else bounds.keep_alive_s)
+        seconds = bounds.head_s if self._in_message else bounds.keep_alive_s
+        self._connection.wait(seconds, self._on_deadline)
 
     def _refuse(self, status: int, message: str) -> None:
         """Refuse a request that violates HTTP or a limit, and close the connection."""

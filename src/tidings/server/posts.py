@@ -4,7 +4,8 @@ Most producers send the same head again and again, with another body. So the fir
 takes the way of every request: parser, app, endpoint. If it is answered with 204, its head is
 learned, without the fields in `_VOLATILE`, which differ from post to post. A later post with a
 known head skips this way. Only facts that follow from the bytes of a head are learned. The
-existence of the feed and the rights of the credential are checked again for each batch.
+existence of the feed and the rights of the credential are checked again at least once a second,
+and after each change of a record, such as a feed, a profile or a key.
 
 A batch is closed when its job begins. The job appends its posts in order of arrival, and the commit
 writes them together. A post that cannot be accepted takes the ordinary way, which answers with the
@@ -13,6 +14,7 @@ error. If the commit fails, nothing of the batch is written, and all its posts t
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from dataclasses import dataclass, replace
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidings.core.auth.guard import INGEST, Role
 from tidings.core.errors import Rejected, TidingsError
-from tidings.core.ingest.ingest import PostRequest, append_lines, check_key
+from tidings.core.ingest.ingest import check_key, fingerprint_of
 from tidings.core.model.pages import encode
 from tidings.core.newest import Newest
 from tidings.core.tracing import HEADER, XRAY_HEADER, parse_trace_headers
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 # The largest body, decompressed, that is handled in the event loop, which takes some 3 ms.
 LOOP_BYTES_MAX = 16 * 1024
 HEAD_BYTES_MAX = 4 * 1024  # a head with a token has about 1 KB
+ADMITTED_S = 1.0  # an access decision is used for this time, see the start of the module
 HEADS_MAX = 2_000  # learned heads, at most 8 MB; a fleet of producers has a few of them
 # The values that may differ between posts with the same learned head. Forwarding fields do not
 # change the answer to a post.
@@ -72,6 +75,18 @@ class Plan(NamedTuple):
     content_type: str
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
+
+
+class Admitted(NamedTuple):
+    """An access decision for the posts with a plan, which ends at *until_s* and at *until_ms*.
+
+    *until_s* is a time of `monotonic`. If *allowed* is None, the posts must take the ordinary way.
+    """
+
+    until_s: float
+    until_ms: float = math.inf
+    feed: str = ""
+    allowed: Allowed | None = None
 
 
 class Found(NamedTuple):
@@ -144,7 +159,9 @@ class Posts:
         self._ingester, self._log, self._writer = ingester, log, writer
         self._new_id, self._choose = ingester.tracer.runtime.new_id, ingester.tracer.choose
         self._plans: Newest[bytes, Plan] = Newest(HEADS_MAX)
+        self._admitted: Newest[Plan, Admitted] = Newest(HEADS_MAX)
         self._open: list[Post] | None = None
+        self.forget = self._admitted.clear  # call it when a record has changed
 
     def learn(self, data: bytes, plan: Plan) -> None:
         """Use *plan* for each later post with the head at the beginning of *data*."""
@@ -184,79 +201,86 @@ class Posts:
         """Append the posts of *batch*, in a transaction. A repeated call appends them again."""
         if batch is self._open:
             self._open = None
-        ingester, until_s = self._ingester, time.monotonic() + JOBS_S_MAX
+        ingester, now_s = self._ingester, time.monotonic()
         now_ms, operations = ingester.tracer.runtime.clock(), 0
-        admitted: dict[Plan, tuple[str, Allowed] | None] = {}
-        new: dict[str, list[tuple[Post, NewPage]]] = {}  # posts without a key, by feed
+        new: dict[str, tuple[list[Post], list[NewPage]]] = {}  # by feed
+        keys: set[tuple[str, str]] = set()
         for at, post in enumerate(batch):
-            if at and time.monotonic() >= until_s:
-                rest = batch[at:]
-                del batch[at:]
-                for each in rest:
-                    self.add(each)
+            if at and time.monotonic() >= now_s + JOBS_S_MAX:
+                self._put_back(batch, at)
                 break
             plan, post.is_accepted = post.found.plan, False
-            if plan not in admitted:
-                admitted[plan] = self._admit(plan)
-            access = admitted[plan]
-            if access is None:
+            known = self._admitted.get(plan)
+            if known is None or known.until_s < now_s or known.until_ms <= now_ms:
+                known = self._admitted[plan] = self._admit(plan, now_s)
+            _, _, feed, allowed = known
+            if allowed is None:
                 continue
-            feed, body = access[0], post.data[post.found.start :]
-            own = trace = None
+            body, own, fingerprint, trace = post.data[post.found.start :], "", "", None
             try:
                 lines = ingester.lines(feed, body, plan.content_type, now_ms)
                 if len(post.found.volatile) > 1:
-                    own, trace = _of_volatile(post.found.volatile, access[1])
-                if own is None:
-                    page = NewPage(lines, encode(lines), self._new_id(), self._choose(trace))
-                    new.setdefault(feed, []).append((post, page))
-                    continue
-                operations += self._append(feed, new.pop(feed, ()), now_ms)
-                request = PostRequest(feed, body, plan.content_type, trace=trace, ids=False)
-                written = append_lines(
-                    ingester.appender, ingester.tracer, request, body, lines, own
-                )
+                    own, trace = _of_volatile(post.found.volatile, allowed)
+                if own:
+                    claim = ingester.appender.claims.find(feed, own, now_ms=now_ms)
+                    if claim or (feed, own) in keys:
+                        continue  # the ordinary way finds the page of the earlier request
+                    keys.add((feed, own))
+                    fingerprint = fingerprint_of(body)
+                encoded, traced = encode(lines), self._choose(trace)
             except Rejected:
                 continue
-            operations += len(written.lines)
-            post.is_accepted = True
-        for feed, posts in new.items():
-            operations += self._append(feed, posts, now_ms)
+            posts, pages = new.setdefault(feed, ([], []))
+            posts.append(post)
+            pages.append(NewPage(lines, encoded, self._new_id(), traced, own, fingerprint))
+        for feed, (posts, pages) in new.items():
+            operations += self._append(feed, posts, pages, now_ms)
         if operations:
             ingester.tracer.runtime.count("OperationsIngested", operations)
 
-    def _append(self, feed: str, new: Sequence[tuple[Post, NewPage]], now_ms: int) -> int:
-        """Append the pages of *new* if the log accepts pages; return the number of operations."""
-        if not new:
-            return 0
+    def _put_back(self, batch: list[Post], first: int) -> None:
+        """Move the posts from number *first* on from *batch* to the next batch."""
+        rest = batch[first:]
+        del batch[first:]
+        for post in rest:
+            self.add(post)
+
+    def _append(self, feed: str, posts: list[Post], new: list[NewPage], now_ms: int) -> int:
+        """Append *new*, the pages of *posts*, if the log accepts pages.
+
+        Return the number of operations.
+        """
         tracer, expires_ms = self._ingester.tracer, now_ms + self._ingester.tracer.runtime.page_ms
         try:
-            pages = self._log.extend(feed, [page for _, page in new], now_ms, expires_ms)
+            pages = self._log.extend(feed, new, now_ms, expires_ms)
         except Rejected:
             return 0
         operations = 0
-        for (post, _), page in zip(new, pages, strict=True):
+        for post, page in zip(posts, pages, strict=True):
             post.is_accepted = True
             operations += len(page.lines)
             if page.trace:
                 tracer.report_ingested(feed, page.number, now_ms, page.trace)
         return operations
 
-    def _admit(self, plan: Plan) -> tuple[str, Allowed] | None:
-        """Return the key of the feed and the rights of a credential that is simple to check.
+    def _admit(self, plan: Plan, now_s: float) -> Admitted:
+        """Decide on the access of *plan*; a refusal is valid for the batch that began at *now_s*.
 
-        Return None if the post must take the ordinary way.
+        Admit only a credential that is simple to check.
         """
-        guard = self._ingester.guard
+        guard, refused = self._ingester.guard, Admitted(now_s)
         try:
             feed = guard.feed_names.key(plan.feed)
             if guard.may_block(feed, Role.INGEST, plan.credential):
-                return None
+                return refused
             allowed = INGEST.admit(guard, feed, plan.credential)
             self._ingester.appender.check_writable(feed)
         except TidingsError:
-            return None
-        return None if allowed.is_bounded or allowed.admission.rate else (feed, allowed)
+            return refused
+        admission = allowed.admission
+        if allowed.is_bounded or admission.rate:
+            return refused
+        return Admitted(now_s + ADMITTED_S, admission.until_ms or math.inf, feed, allowed)
 
     def _settle(self, batch: list[Post], done: asyncio.Future[None]) -> None:
         if batch is self._open:  # the transaction could not begin
@@ -271,14 +295,18 @@ class Posts:
 
 def _of_volatile(
     volatile: Sequence[tuple[bytes, bytes]], allowed: Allowed
-) -> tuple[str | None, str | None]:
+) -> tuple[str, str | None]:
     """Return the Idempotency-Key of the producer, and the result of `parse_trace_headers`.
+
+    The key is as `Allowed.namespaced_key` returns it, and "" if the request has none.
 
     Raises:
         InvalidKey: the key is not valid.
     """
-    headers = {name.decode().lower(): value.decode() for name, value in volatile}
+    headers = {}
+    for name, value in volatile:
+        headers[name.decode().lower()] = value.decode()
     key = headers.get("idempotency-key")
-    own = None if key is None else allowed.namespaced_key(check_key(key))
+    own = "" if key is None else allowed.namespaced_key(check_key(key))
     traced = HEADER in headers or XRAY_HEADER in headers
     return own, parse_trace_headers(headers) if traced else None

@@ -29,7 +29,6 @@ from tidings.server.app import ServerApp
 from tidings.server.feed_options import FeedOptions
 from tidings.server.host import Host
 from tidings.server.http_server import HostCheck, KnownProxies, networks
-from tidings.server.posts import Posts
 from tidings.server.processes import Problem
 from tidings.server.settings import LOOPBACK, Options, parse_options
 
@@ -261,7 +260,7 @@ async def _serving(
         *listeners,
         grace_s=GRACE_S,
         meters=host.meters,
-        posts=Posts(host.ingester, host.stores.log, host.writer),
+        posts=host.posts,
         tls_cert=options.tls_cert,
         tls_key=options.tls_key,
         ws_max_size=MESSAGE_BYTES_MAX,

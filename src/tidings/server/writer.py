@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -168,13 +169,14 @@ class Writer:
         """
         until_s = time.monotonic() + JOBS_S_MAX
         try:
-            with self.database.translating:
-                for at, job in enumerate(jobs):
-                    if at and time.monotonic() >= until_s:
-                        self._put_back(jobs, at)
-                        break
-                    job.result = job.run()
+            for at, job in enumerate(jobs):
+                if at and time.monotonic() >= until_s:
+                    self._put_back(jobs, at)
+                    break
+                job.result = job.run()
         except Exception as error:  # noqa: BLE001 (`Writer.write` raises it, or the repeated job)
+            if isinstance(error, sqlite3.Error):
+                error = self.database.storage.translate(error)
             self._put_back(jobs, at + 1)
             self.database.begin_again()
             if not at:

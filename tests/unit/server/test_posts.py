@@ -113,7 +113,7 @@ class Scene(NamedTuple):
 @contextlib.asynccontextmanager
 async def playing(path: Path) -> AsyncIterator[Scene]:
     async with hosted(path / "feed.db", TIDINGS_FEEDS=FEEDS) as (host, app):
-        posts, taken = Posts(host.ingester, host.stores.log, host.writer), list[Post]()
+        posts, taken = host.posts, list[Post]()
         add = posts.add
 
         def adding(post: Post) -> None:
@@ -311,6 +311,34 @@ def test_a_batch_that_cannot_be_written_is_dropped_whole(tmp_path: Path) -> None
         pages = await asyncio.to_thread(selected, scene.host, PAGES, "main")
         assert [page for (page,) in pages] == [*range(1, len(pages) + 1)]
         assert len(pages) == before[0][0] + 4
+
+    play(tmp_path, scene)
+
+
+def test_posts_of_a_batch_with_one_key_are_appended_once(tmp_path: Path) -> None:
+    """The others of the batch get the answer to the first one, or an error for another body."""
+
+    async def scene(scene: Scene) -> None:
+        clients = [await learned(scene) for _ in range(6)]
+        before = len(await asyncio.to_thread(selected, scene.host, PAGES, "main"))
+
+        async def post_all(number: Callable[[int], int], key: Callable[[int], int]) -> list[int]:
+            posts = [
+                each.post(POST % number(at), f"Idempotency-Key: {key(at)}")
+                for at, each in enumerate(clients)
+            ]
+            return sorted(answer.status for answer in await asyncio.gather(*posts))
+
+        async def more() -> int:
+            return len(await asyncio.to_thread(selected, scene.host, PAGES, "main")) - before
+
+        assert await post_all(lambda at: 7, lambda at: 1) == [204] * 6
+        assert await more() == 1
+        assert await post_all(lambda at: at, lambda at: 2 + at // 2) == [204] * 3 + [422] * 3
+        assert await more() == 4
+        assert await post_all(lambda at: at, lambda at: 9 + at) == [204] * 6
+        assert await post_all(lambda at: at, lambda at: 9 + at) == [204] * 6
+        assert await more() == 10
 
     play(tmp_path, scene)
 

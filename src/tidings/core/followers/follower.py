@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 # The number of attempts to take the lease or to leave a mark. There is more than one, because the
 # lease may be released between the two.
 _TAKE_ATTEMPTS = 3
+_TRACE = attrgetter("trace")
 
 
 class Handler(Protocol):
@@ -112,7 +114,7 @@ class TracingHandler:
 
     def _report(self, feed: str, handled: Sequence[Page]) -> None:
         """Report the pages of *handled* with a trace, and the oldest page if it is late."""
-        traced = [page for page in handled if page.trace]
+        traced = list(filter(_TRACE, handled))
         if not handled or not (traced or self.late_ms):
             return
         now_ms, oldest = self.runtime.clock(), handled[0]

@@ -147,10 +147,14 @@ def append_lines(
     if own is None:
         page = appender.append(feed, lines, required, trace)
     else:
-        fingerprint = hashlib.sha256(body).hexdigest()
-        page = appender.append_once(feed, lines, own, fingerprint, required, trace)
+        page = appender.append_once(feed, lines, own, fingerprint_of(body), required, trace)
     tracer.report_ingested(feed, page.number, page.at_ms, page.trace)
     return page
+
+
+def fingerprint_of(body: bytes) -> str:
+    """Return the `Claim.fingerprint` of a request with *body*."""
+    return hashlib.sha256(body).hexdigest()
 
 
 def check_within(allowed: Allowed, lines: Sequence[str]) -> None:

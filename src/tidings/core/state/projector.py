@@ -88,6 +88,10 @@ class _RunningSums:
     sums: Sums
     changes: dict[tuple[str, int], int] = field(default_factory=dict)
     stored: bool = True
+    counts_none: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.counts_none = self.sums.counts_none
 
     def at_page(self, page: int) -> Sums:
         return self.sums.with_changes(page, self.changes)
@@ -169,7 +173,7 @@ class SumKeeper:
         running, last = self._running.get(feed) or self._begin_sums(feed), pages[-1].number
         if last <= running.sums.page:
             return  # an earlier run counted these rows, and crashed before it moved the checkpoint
-        if running.sums.counts_none:
+        if running.counts_none:
             return
         lost, known = set(), []
         first, unknown = pages[0].number, running.sums.unknown
@@ -200,7 +204,7 @@ class SumKeeper:
             return False
         if self.wanted(feed):
             return bool(running.sums.unknown) and self._recount(feed, running, checkpoint)
-        if not running.sums.counts_none:
+        if not running.counts_none:
             self._store(feed, running.at_page(checkpoint).without(ALL))
         return False
 

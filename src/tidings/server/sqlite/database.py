@@ -27,6 +27,7 @@ from tidings.server.sqlite.storage import (
     IN_USE,
     SIZES_UNKNOWN,
     TRIAL_BYTES,
+    WAL_BYTES_SMALL,
     StorageMonitor,
     reason,
     translate_errors,
@@ -225,6 +226,10 @@ class Database:
         self._numbers = count(1)
         self._undo: list[Callable[[], object]] = []
         self._then: list[Callable[[], object]] = []
+        # Each takes a function of no arguments. `on_commit` calls it once the transaction is on
+        # disk, before another one begins. `on_rollback` calls it if the transaction, or the `part`
+        # of it, is undone, to restore data in memory.
+        self.on_commit, self.on_rollback = self._then.append, self._undo.append
         self._is_prepared = False  # True after `prepare`
         self._turn, self._owner = Lock(), 0  # the lock, and the thread that holds it
         self.path, self._closed = path, False
@@ -352,18 +357,15 @@ class Database:
         """
         try:
             self.steps.write_more(self._pages)
-            self._mark_due()
+            # Store in the table `due` that the sweep has to visit the changed feeds.
+            for feed in self._changed:
+                if feed not in self.marks:
+                    self.on_rollback(partial(self.marks.pop, feed, None))
+                    self._connection.execute("INSERT OR REPLACE INTO due VALUES (?, 0)", (feed,))
+                self.marks[feed] = next(self._numbers)
         except sqlite3.Error as error:
             raise self.storage.translate(error) from error
         self._is_prepared = True
-
-    def _mark_due(self) -> None:
-        """Store in the table `due` that the sweep has to visit the changed feeds."""
-        for feed in self._changed:
-            if feed not in self.marks:
-                self.on_rollback(partial(self.marks.pop, feed, None))
-                self._connection.execute("INSERT OR REPLACE INTO due VALUES (?, 0)", (feed,))
-            self.marks[feed] = next(self._numbers)
 
     def pause(self) -> None:
         """Detach the transaction from this thread, for `commit` or `rollback` by any thread."""
@@ -376,7 +378,8 @@ class Database:
             Unavailable: SQLite failed to undo it. The lock is released; `begin` tries again.
         """
         try:
-            self._undo_after()
+            if self._undo:
+                self._undo_after()
             if self._connection.in_transaction:
                 with self.translating:
                     self._connection.execute("ROLLBACK")
@@ -404,7 +407,8 @@ class Database:
             self._undo.clear()
             for each in self._then:
                 each()
-            self._save_space()
+            if self.storage.sizes[-1] > WAL_BYTES_SMALL:
+                self._save_space()
             self.storage.sizes = self.storage.check_writable()
         finally:
             self.rollback()
@@ -434,8 +438,8 @@ class Database:
         self.write(lambda sql: sql.execute("DELETE FROM claims WHERE feed = '' AND key = ''"))
 
     def _release(self) -> None:
-        self._owner, self._pages, self._then, self._changed = 0, [], [], set()
-        self._is_prepared = False
+        self._owner, self._pages, self._changed, self._is_prepared = 0, [], set(), False
+        self._then.clear()
         self._turn.release()
 
     def wrote(self, feed: str, *pages: Page) -> None:
@@ -450,14 +454,6 @@ class Database:
     def has_changed(self, feed: str) -> bool:
         """Return True if this transaction has changed *feed*; see `changed`."""
         return feed in self._changed
-
-    def on_commit(self, then: Callable[[], object]) -> None:
-        """Call *then* once this transaction is on disk, before another one begins."""
-        self._then.append(then)
-
-    def on_rollback(self, undo: Callable[[], object]) -> None:
-        """Call *undo* if this transaction is not committed, to restore data in memory."""
-        self._undo.append(undo)
 
     def _undo_after(self, pages: int = 0, undone: int = 0) -> None:
         """Keep only the first *pages* pages, and call all undo functions but the first *undone*."""
@@ -475,7 +471,7 @@ class Database:
         if not self._connection.in_transaction:
             raise Unavailable(_GIVEN_UP)
         before = len(self._pages), len(self._undo)
-        with self.translating:
+        try:
             self._connection.execute("SAVEPOINT part")
             try:
                 yield
@@ -487,6 +483,8 @@ class Database:
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("RELEASE part")
+        except sqlite3.Error as error:
+            raise self.storage.translate(error) from error
         if not self._connection.in_transaction:
             raise Unavailable(_GIVEN_UP)
 
@@ -498,7 +496,7 @@ class Database:
         Raises:
             Unavailable: the disk does not answer.
         """
-        return self.transaction() if self._owner == get_ident() else self._read_only()
+        return self._inner if self._owner == get_ident() else self._read_only()
 
     @contextmanager
     def _read_only(self) -> Iterator[sqlite3.Connection]:

@@ -37,6 +37,7 @@ _MOVE = (
 )
 _ADD = "INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _PUT = _ADD.replace("INSERT", "INSERT OR IGNORE")
+_CLAIM = "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?)"
 _TAIL = (
     "SELECT page, successor, (SELECT page FROM pages WHERE feed = ?1 ORDER BY page DESC LIMIT 1)"
     " FROM (SELECT ?1 AS feed) LEFT JOIN heads USING (feed)"
@@ -66,12 +67,17 @@ class Numbers(NamedTuple):
 
 
 class NewPage(NamedTuple):
-    """A page without a number. *body* is the result of `pages.encode` for its *lines*."""
+    """A page without a number. *body* is the result of `pages.encode` for its *lines*.
+
+    If *key* is not empty, the page gets a claim on this key, which must have no claim.
+    """
 
     lines: list[str]
     body: str | bytes
     append_id: str
-    trace: str = ""
+    trace: str
+    key: str
+    fingerprint: str
 
 
 class SqliteLog:
@@ -85,20 +91,16 @@ class SqliteLog:
 
     @in_transaction
     def take(self, sql: sqlite3.Connection, feed: str, operations: int = 0) -> int:
-        return self._take(sql, feed, 1, operations)
-
-    def _take(self, sql: sqlite3.Connection, feed: str, count: int, operations: int) -> int:
-        """Take *count* numbers for pages with *operations*; return the last number."""
         self._database.steps.check_feed(feed)
-        head, successor, last = sql.execute(_TAIL, (feed,)).fetchone()
-        if successor:
-            raise refusal(feed, successor)
-        # A page above the head, which only a damaged file has, must not be overwritten.
-        head = max(head or 0, last or 0) + count
-        sql.execute(_MOVE, (feed, head, operations))
+        number = _end(sql, feed) + 1
+        self._move(sql, feed, number, operations)
         self._database.changed(feed)
+        return number
+
+    def _move(self, sql: sqlite3.Connection, feed: str, head: int, operations: int) -> None:
+        """Store the last number *head* and add *operations*, those of the pages up to *head*."""
+        sql.execute(_MOVE, (feed, head, operations))
         self._database.steps.count(feed, operations=operations)
-        return head
 
     @in_transaction
     def extend(
@@ -109,21 +111,27 @@ class SqliteLog:
         at_ms: int,
         expires_ms: int,
     ) -> list[Page]:
-        """Append a page for each of *new*; return the pages.
+        """Append a page for each of *new* to a feed that exists in this transaction.
+
+        Return the pages.
 
         Raises:
             Rejected: the log accepts no pages.
         """
-        operations = sum([len(lines) for lines, *_ in new])
-        number = self._take(sql, feed, len(new), operations) - len(new)
-        pages, rows = [], []
-        for lines, body, append_id, trace in new:
+        number, operations, claim_end_ms = _end(sql, feed), 0, at_ms + limits.CLAIM_MS
+        pages, rows, claims = [], [], []
+        for lines, body, append_id, trace, key, fingerprint in new:
             number += 1
+            operations += len(lines)
             page = Page(number, body, append_id, at_ms, expires_ms, trace=trace)
             vars(page)["lines"] = lines
             pages.append(page)
             rows.append(_columns(feed, page))
+            if key:
+                claims.append((feed, key, fingerprint, append_id, number, claim_end_ms))
         sql.executemany(_ADD, rows)
+        sql.executemany(_CLAIM, claims)
+        self._move(sql, feed, number, operations)
         self._database.wrote(feed, *pages)
         return pages
 
@@ -157,8 +165,7 @@ class SqliteLog:
         if _number(sql, existing, feed, *numbers):
             return False
         self._put_all(sql, feed, pages)
-        sql.execute(_MOVE, (feed, head, operations))
-        self._database.steps.count(feed, operations=operations)
+        self._move(sql, feed, head, operations)
         return True
 
     def read(
@@ -290,7 +297,7 @@ class SqliteClaims:
     @in_transaction
     def _put(self, sql: sqlite3.Connection, feed: str, claim: Claim) -> Claim:
         columns = feed, claim.key, claim.fingerprint, claim.append_id, claim.page, claim.expires_ms
-        sql.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?)", columns)
+        sql.execute(_CLAIM, columns)
         return claim
 
 
@@ -301,6 +308,19 @@ def _claim(sql: sqlite3.Connection, feed: str, key: str) -> Claim | None:
         (feed, key),
     ).fetchone()
     return Claim(*row) if row else None
+
+
+def _end(sql: sqlite3.Connection, feed: str) -> int:
+    """Return the last number of *feed* that was taken.
+
+    Raises:
+        Rejected: the log was continued elsewhere, and accepts no pages.
+    """
+    head, successor, last = sql.execute(_TAIL, (feed,)).fetchone()
+    if successor:
+        raise refusal(feed, successor)
+    # A page above the head, which only a damaged file has, must not be overwritten.
+    return max(head or 0, last or 0)
 
 
 def _columns(feed: str, page: Page) -> tuple[object, ...]:
@@ -365,7 +385,9 @@ class SqliteFollowers(MemoryFollowers):
     @in_transaction
     def write(self, sql: sqlite3.Connection) -> None:
         """Write the checkpoints that have changed since the last write."""
-        rows = [(each.feed, each.name, *saved) for each, saved in self._moved.items()]
+        rows = []
+        for each, saved in self._moved.items():
+            rows.append((each.feed, each.name, *saved))
         if self._unwritten:
             changed = dict.fromkeys(list(self._unwritten))
             for each in changed:

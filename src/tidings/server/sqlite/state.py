@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -83,7 +84,7 @@ class SqliteState:
     ) -> list[Overwritten | None]:
         if self._wants(feed):
             return self._overwriting.write(sql, feed, rows)
-        sql.executemany(_WRITE_OLDER, [_columns(feed, row) for row in rows])
+        sql.executemany(_WRITE_OLDER, map(partial(_columns, feed), rows))
         return [None] * len(rows)
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:

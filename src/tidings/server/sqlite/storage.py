@@ -183,7 +183,7 @@ class StorageMonitor:
         return self.problem
 
     def is_space_short(self) -> bool:
-        """Return True if the write-ahead log is larger than the free space of the disk."""
+        """Return True if the write-ahead log is large, and larger than the free space."""
         wal_bytes = self.sizes[-1]
         if wal_bytes <= WAL_BYTES_SMALL:
             return False
@@ -198,7 +198,7 @@ class translate_errors:
     """Raise the errors of SQLite inside the context as *translate* returns them.
 
     This is a class, because a context manager from a generator takes four times as long, and each
-    commit enters eight.
+    read enters one.
 
     Raises:
         Unavailable: a statement failed; `StorageFailed` if an operator has to act.
