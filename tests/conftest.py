@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore import session as aws_session
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from httpx._transports import default as http_transport
 from hypothesis import HealthCheck, settings
@@ -51,6 +52,8 @@ for _phase in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, _phase, REQUEST_S)
 # A client reads all certificates of the system, 50 ms of CPU: here once a process.
 vars(http_transport)["create_ssl_context"] = cache(vars(http_transport)["create_ssl_context"])
+# A session of AWS searches the folders of all services: here once a process, too.
+vars(aws_session)["create_loader"] = cache(vars(aws_session)["create_loader"])
 
 
 @dataclass(frozen=True)

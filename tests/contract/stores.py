@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from threading import Lock
 from types import SimpleNamespace
@@ -343,11 +343,17 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
         yield
 
 
+@cache
+def _patient() -> DynamoDBClient:
+    """Return a client that makes tables; the one without an address is for all tests with moto."""
+    return boto3.client("dynamodb", config=Config(read_timeout=_COLD_S))
+
+
 @contextmanager
 def client_in(variables: dict[str, str]) -> Iterator[DynamoDBClient]:
     """Yield the client of a function in this environment, with the tables of the blueprint."""
     with environment(variables):
-        patient = boto3.client("dynamodb", config=Config(read_timeout=_COLD_S))
+        patient = _patient.__wrapped__() if variables else _patient()
         for table in TABLES:
             create(patient, table)
         yield clients.dynamodb.__wrapped__()

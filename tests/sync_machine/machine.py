@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import boto3
 from moto import mock_aws
 from moto.core.config import DefaultConfig
 from moto.sns.models import sns_backends
+from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 
 from functions.correct.handler import handle as correct
 from functions.steer.handler import handle as steer
@@ -26,6 +28,9 @@ INTERPRETED: DefaultConfig = {
     "stepfunctions": {"execute_state_machine": True},
     "core": {"mock_credentials": False},  # the environment's are looked at, by a twin's DynamoDB
 }
+# The definition is the same in each test, and takes half a second to parse.
+_backend: Any = StepFunctionsParserBackend
+_backend._validate_definition = staticmethod(cache(_backend._validate_definition))
 DEADLINE_S = 300.0  # an execution takes a second or two, a Spark job ten; a busy machine more
 
 ENVIRONMENT = {
@@ -134,5 +139,5 @@ def _eventually(look: Any, what: str) -> Any:
     until = time.monotonic() + DEADLINE_S
     while not (found := look()):
         assert time.monotonic() < until, f"not within {DEADLINE_S} s: {what}"
-        time.sleep(0.02)
+        time.sleep(0.1)
     return found
