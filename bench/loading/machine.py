@@ -6,10 +6,13 @@ import os
 import platform
 from pathlib import Path
 
+from tests.twin.store import PREFIX
+from tidings.aws.config.deployment import FUNCTIONS
+
 _PROC = Path("/proc")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
-_FUNCTION = b"AWS_LAMBDA_FUNCTION_NAME="
+_FUNCTIONS = {each.name for each in FUNCTIONS}  # a twin calls the processes by these names
 
 
 def described() -> str:
@@ -80,10 +83,9 @@ def resident(pid: int) -> int:
 def called(pid: int) -> str:
     """Return the name of the function that it runs, else of its program."""
     folder = _PROC / str(pid)
-    for variable in _read(folder / "environ").split(b"\0"):
-        if variable.startswith(_FUNCTION):
-            return variable.removeprefix(_FUNCTION).decode()
     program = _read(folder / "comm").decode().strip()
+    if program in _FUNCTIONS:
+        return f"{PREFIX}{program}"
     return "engine" if program == "java" else "gateway" if program.startswith("python") else program
 
 

@@ -21,12 +21,12 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
     """A process that holds 32 MB, named as the worker of a function is."""
-    program = "held = bytearray(b'x' * 2**25); print(flush=True); input()"
+    program = "open('/proc/self/comm', 'w').write('ingest'); "
+    program += "held = bytearray(b'x' * 2**25); print(flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "AWS_LAMBDA_FUNCTION_NAME": "tidings-local-ingest"},
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()

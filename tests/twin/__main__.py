@@ -15,12 +15,11 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import IO
 
 import click
 
 from infra import FUNCTIONS
-from tests.twin import dynamodb_local, environment, store, workers
+from tests.twin import dynamodb_local, environment, forks, store, workers
 from tests.twin.environment import Endpoints, Options
 from tests.twin.http_gateway import HttpGateway
 from tests.twin.lambda_api import ConnectionsApi, LambdaApi, LoopbackServer
@@ -68,7 +67,7 @@ async def run(options: Options, ready: Callable[[str, str], None], stopped: asyn
         folder.mkdir(parents=True, exist_ok=True)
         # The twin's own warnings and errors are also written to the functions' log.
         logging.basicConfig(filename=folder / "functions.log", level=logging.WARNING)
-        log = stack.enter_context((folder / "functions.log").open("ab"))
+        await forks.prepare()
         url = options.endpoint_url
         if url is None:
             data = None if options.data is None else folder / "dynamodb"
@@ -80,7 +79,7 @@ async def run(options: Options, ready: Callable[[str, str], None], stopped: asyn
             stack.push_async_callback(engine.stop)
             url = engine.url
         await asyncio.to_thread(_prepare, url, options, change)
-        await _compose(stack, options, log, url, listeners)
+        await _compose(stack, options, folder / "functions.log", url, listeners)
         host, port = listeners[0].getsockname()[:2]
         ready(f"http://{host}:{port}/", f"ws://{host}:{port}{PATH}")
         await stopped.wait()
@@ -102,7 +101,7 @@ def _prepare(url: str, options: Options, change: feed_options.Change | None) -> 
 async def _compose(
     stack: contextlib.AsyncExitStack,
     options: Options,
-    log: IO[bytes],
+    log: Path,
     url: str,
     listeners: Sequence[socket.socket],
 ) -> None:

@@ -15,17 +15,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import UTC, datetime
-from typing import IO
+from pathlib import Path
 
 import httpx
 
-from tests.twin import http_gateway
+from tests.twin import forks, http_gateway
 from tests.twin.dynamodb_local import wait_until_open
 from tests.twin.environment import ACCOUNT, REGION, Program
+from tests.twin.forks import Fork
 from tests.twin.lambda_api import Answer, Invocation, Invoke, LoopbackServer, RuntimeApi, failure
 from tests.twin.store import PREFIX
 from tidings.aws.config.deployment import Schedule
@@ -53,12 +53,12 @@ _UNREACHABLE = http_gateway.message(502, "Internal Server Error")
 class Worker:
     """One process under awslambdaric and its Runtime API."""
 
-    def __init__(self, program: Program, log: IO[bytes]) -> None:
+    def __init__(self, program: Program, log: Path) -> None:
         self._program = program
         self._log = log
         self._api = RuntimeApi(program.arn)
         self._server = LoopbackServer(self._api.handle)
-        self._child: processes.Child | None = None
+        self._child: Fork | None = None
 
     @property
     def alive(self) -> bool:
@@ -67,13 +67,7 @@ class Worker:
     async def start(self) -> Answer | None:
         """Return None after importing the handler, or the error of the import."""
         await self._server.start()
-        address = f"127.0.0.1:{self._server.port}"
-        self._child = await processes.start(
-            [sys.executable, "-P", "-m", "awslambdaric", "handler.handle"],
-            output=self._log,
-            environment={**self._program.environment, "AWS_LAMBDA_RUNTIME_API": address},
-            folder=self._program.folder,
-        )
+        self._child = Fork(self._program, self._log, forks.handle, f"127.0.0.1:{self._server.port}")
         return await self._first_of(self._api.started, INIT_S, "init")
 
     async def invoke(self, payload: bytes) -> Answer:
@@ -118,7 +112,7 @@ class Worker:
 class Pool:
     """The workers of one function. If all are busy, invocations wait in order of arrival."""
 
-    def __init__(self, program: Program, log: IO[bytes], *, workers_max: int = WORKERS_MAX) -> None:
+    def __init__(self, program: Program, log: Path, *, workers_max: int = WORKERS_MAX) -> None:
         self._program = program
         self._log = log
         self._slots = asyncio.Semaphore(workers_max)
@@ -233,10 +227,10 @@ class StreamFunction:
     crash.
     """
 
-    def __init__(self, program: Program, log: IO[bytes]) -> None:
+    def __init__(self, program: Program, log: Path) -> None:
         self._program = program
         self._log = log
-        self._child: processes.Child | None = None
+        self._child: Fork | None = None
         self._port = 0
         self._starting = asyncio.Lock()
 
@@ -263,13 +257,7 @@ class StreamFunction:
         async with self._starting:
             if self._child is None or self._child.exit_code is not None:
                 self._port = processes.free_port()
-                server = [sys.executable, "-m", "uvicorn", "handler:app", "--port", str(self._port)]
-                self._child = await processes.start(
-                    [*server, "--log-level", "warning", "--no-server-header"],
-                    output=self._log,
-                    environment=self._program.environment,
-                    folder=self._program.folder,
-                )
+                self._child = Fork(self._program, self._log, forks.serve, self._port)
                 await wait_until_open(self._port, START_S)
 
     async def stop(self) -> None:

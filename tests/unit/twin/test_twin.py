@@ -4,7 +4,6 @@ import functools
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
+from bench.loading import machine
 from tests.twin import Twin, store
 from tidings.aws.config import deployment, settings
 
@@ -39,13 +39,6 @@ def row(twin: Twin, table: str, **key: str) -> Any:
         TableName=store.table_name(table), Key={k: {"S": v} for k, v in key.items()}
     )
     return found.get("Item")
-
-
-def children(pid: int) -> list[int]:
-    listing = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
-    )
-    return [int(line) for line in listing.stdout.split()]
 
 
 def ended(pid: int) -> bool:
@@ -156,7 +149,7 @@ def test_a_signal_ends_it_and_everything_it_started(
             httpx.stream("GET", twin.url + "?endless", trust_env=False, timeout=60) as response,
         ):
             next(response.iter_lines())
-            started = children(twin.pid)
+            started = machine.family(twin.pid)
             began = time.monotonic()
             os.kill(twin.pid, number)
             code = twin.wait()
@@ -164,7 +157,7 @@ def test_a_signal_ends_it_and_everything_it_started(
     assert code == 0
     assert time.monotonic() - began < 60
     assert len(started) >= 4
-    assert [pid for pid in started if not ended(pid)] == []
+    until(lambda: all(ended(pid) for pid in started))
 
 
 @pytest.mark.java
@@ -176,7 +169,7 @@ def test_a_killed_twin_leaves_no_process_and_starts_again_on_its_data(
         post(twin, do="append", page=5)
         until(lambda: row(twin, "state", bucket="state", key="5"))
         _take_lease(twin)
-        started = children(twin.pid)
+        started = machine.family(twin.pid)
         twin.kill()
         until(lambda: all(ended(pid) for pid in started))
         twin.start()

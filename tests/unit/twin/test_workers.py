@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,10 +68,10 @@ def pool(runner: asyncio.Runner, tmp_path: Path, options: dict[str, Any]) -> Ite
         "BROKEN": settings["BROKEN"],
     }
     program = Program("f", tmp_path, settings["timeout_s"], environment, ARN)
-    with tempfile.TemporaryFile() as log:
-        made = Pool(program, log, workers_max=settings["workers_max"])
-        yield made
-        runner.run(made.stop())
+    (tmp_path / "log").touch()
+    made = Pool(program, tmp_path / "log", workers_max=settings["workers_max"])
+    yield made
+    runner.run(made.stop())
 
 
 async def call(pool: Pool, **event: object) -> tuple[Answer, Any]:
