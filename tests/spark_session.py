@@ -61,8 +61,8 @@ def _home(spark: Path, folder: Path) -> Path:
     """Link *spark* into *folder*, without `python`: a worker, which must connect within 10 seconds,
     would compile the archive of PySpark there each time. So it imports what is installed.
     """
-    folder.mkdir()
-    for name in ("bin", "jars"):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in {"bin", "jars"} - {each.name for each in folder.iterdir()}:
         (folder / name).symlink_to(spark / name)
     return folder
 
