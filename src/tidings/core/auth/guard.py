@@ -329,7 +329,9 @@ class Guard:
         return bool(stored) and not self.passwords.verifier.remembers(given.secret, stored)
 
     def _kind(self, given: Credential | None) -> Bearers | None:
-        return next((each for each in self.bearers if each.knows(given)), None) if given else None
+        if given is None:
+            return None
+        return next((each for each in self.bearers if each.knows(given)), None)
 
     def _check_password(
         self, feed: str, role: Role, given: Credential | None, other: Role | None = None
