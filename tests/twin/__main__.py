@@ -67,7 +67,7 @@ async def run(options: Options, ready: Callable[[str, str], None], stopped: asyn
         folder.mkdir(parents=True, exist_ok=True)
         # The twin's own warnings and errors are also written to the functions' log.
         logging.basicConfig(filename=folder / "functions.log", level=logging.WARNING)
-        await forks.prepare()
+        await stack.enter_async_context(forks.prepared())
         url = options.endpoint_url
         if url is None:
             data = None if options.data is None else folder / "dynamodb"

@@ -15,8 +15,8 @@ import runpy
 import signal
 import sys
 import time
-from collections.abc import Callable
-from multiprocessing import forkserver
+from collections.abc import AsyncIterator, Callable
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 
 from tests.twin.environment import Program
@@ -27,9 +27,15 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.twin.preloaded"])
 
 
-async def prepare() -> None:
-    """Start the process that forks the others, which then imports their modules."""
+@contextlib.asynccontextmanager
+async def prepared() -> AsyncIterator[None]:
+    """Start the process that forks the others, which then imports their modules; end it last."""
     await asyncio.to_thread(forkserver.ensure_running)
+    try:
+        yield
+    finally:  # without this, it ends soon after this process
+        for started in (forkserver._forkserver, resource_tracker._resource_tracker):
+            started._stop()  # type: ignore[union-attr]
 
 
 class Fork:

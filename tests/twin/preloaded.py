@@ -1,6 +1,6 @@
-"""What the process that forks workers imports (`forks`): all but the runtime client.
+"""Import the modules of all workers into the process that forks them (`forks`).
 
-That client reads the address of its API when it is imported.
+AWS's runtime client is not imported here, because it then reads the address of its API.
 """
 
 import gc
