@@ -26,7 +26,7 @@ ERASED_S = 300  # the archive is woken by the job or the sweep, each minute; the
 @pytest.fixture
 def twin(tmp_path: Path) -> Iterator[Twin]:
     """A feed and its copy, both with an archive."""
-    running = Twin("--leave", data=tmp_path)
+    running = Twin("--leave", data=tmp_path, tables_in_memory=True)
     feeds = ("--feeds", f"main,{COPY}", "--chain", f"{COPY}={running.url}feeds/main")
     running.arguments = (*running.arguments, *feeds)
     with running:

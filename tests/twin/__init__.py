@@ -23,14 +23,19 @@ from tidings.server.running import Server
 class Twin(Server):
     """A `Server` that runs the functions, in memory unless *data* is given.
 
-    After a restart, the twin has the same ports for HTTP and DynamoDB.
+    After a restart, the twin has the same ports for HTTP and DynamoDB. With *tables_in_memory*, the
+    tables are not in *data*, but the archive and the logs are. This needs half the time, because
+    DynamoDB Local writes to the disk before it answers.
     """
 
     command = "twin"
     module = "tests.twin"
 
-    def __init__(self, *arguments: str, data: Path | None = None) -> None:
+    def __init__(
+        self, *arguments: str, data: Path | None = None, tables_in_memory: bool = False
+    ) -> None:
         super().__init__(*arguments, data=data)
+        self._tables_in_memory = tables_in_memory
         self.dynamodb_port = processes.free_port()
         self.dynamodb_url = f"http://127.0.0.1:{self.dynamodb_port}"
 
@@ -41,4 +46,5 @@ class Twin(Server):
     def options(self) -> list[str]:
         options = [*self.arguments, "--port", str(self.port)]
         options += ["--dynamodb-port", str(self.dynamodb_port)]
+        options += ["--tables-in-memory"] if self._tables_in_memory else []
         return options if self._data is None else [*options, "--data", str(self._data)]

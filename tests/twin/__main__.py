@@ -46,6 +46,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--endpoint-url", help="Use this DynamoDB instead of starting DynamoDB Local.")
 @click.option("--dynamodb-port", default=0, help="Port of DynamoDB Local; 0: a free port.")
 @click.option("--data", type=_FOLDER, help="Folder of the feed and the logs.")
+@click.option("--tables-in-memory", is_flag=True, help="Keep tables in memory, not in --data.")
 @click.option("--functions", type=_FOLDER, default=FUNCTIONS, help="Folder of the handlers.")
 def main(settings: tuple[str, ...], **options: object) -> None:
     try:
@@ -70,7 +71,8 @@ async def run(options: Options, ready: Callable[[str, str], None], stopped: asyn
         await stack.enter_async_context(forks.prepared())
         url = options.endpoint_url
         if url is None:
-            data = None if options.data is None else folder / "dynamodb"
+            on_disk = options.data is not None and not options.tables_in_memory
+            data = folder / "dynamodb" if on_disk else None
             if data is not None:
                 data.mkdir(exist_ok=True)
             engine = await dynamodb_local.start(

@@ -27,12 +27,14 @@ class Options(HostOptions):
     """The options of a twin.
 
     *endpoint_url* is the address of a DynamoDB to use instead of starting DynamoDB Local. *data* is
-    the folder of the tables, the archive and the logs. *functions* is the folder of the handlers.
+    the folder of the archive, the logs and, unless *tables_in_memory*, the tables. *functions* is
+    the folder of the handlers.
     """
 
     endpoint_url: str | None = None
     dynamodb_port: int = 0
     data: Path | None = None
+    tables_in_memory: bool = False
     functions: Path = FUNCTIONS
 
 
