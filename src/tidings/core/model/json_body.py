@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
 
+    from tidings.core.model.typed import Fields
+
     Reader = Callable[[bytes], Iterator[tuple[str, object]]]
     # A function that converts a decoded JSON value of a request to a line of the log. The other
     # arguments are the time in ms, and the place of the value in the request, for errors.
@@ -82,9 +84,13 @@ def _plain_line(body: bytes, now_ms: int) -> str | None:
     if typed is None:
         return None
     try:
-        fields = typed.decode_one(body)
+        return _plain(typed.decode_one(body), now_ms)
     except typed.REJECTED:
         return None
+
+
+def _plain(fields: Fields, now_ms: int) -> str | None:
+    """Return the line of *fields* if they are only those of `plain_line`, which accepts them."""
     if fields.timestamp is not None or fields.tags is not None or fields.changed is not None:
         return None
     if bytes(fields.data):
@@ -115,6 +121,9 @@ def _ordinary_lines(body: bytes, read: Reader, now_ms: int) -> list[str] | None:
 
 def _ordinary_line(text: bytes, depth_max: int, now_ms: int, typed: ModuleType) -> str:
     fields = typed.decode_one(text)
+    line = _plain(fields, now_ms)
+    if line is not None:
+        return line
     data, spelled = None, bytes(fields.data)
     if spelled:  # if `data` occurs twice, the parser has not checked the first occurrence
         if len(spelled) > limits.OPERATION_BYTES_MAX:
