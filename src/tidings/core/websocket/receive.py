@@ -314,10 +314,20 @@ class Receiver:
             if connection is None:
                 self.delivery.sockets.close(connection_id)  # the connection is not stored any more
                 return
+            if self._is_unused(connection, message.act):
+                self.delivery.cut(connection_id)
+                return
             if self._step(connection, message, allowed):
                 return
             connection = self.delivery.connections.get(connection_id)
         raise Unavailable(f"connection {connection_id} changed {_ATTEMPTS} times in a row")
+
+    def _is_unused(self, connection: Connection, act: Act) -> bool:
+        """Return True if the client had time to subscribe, and *act* shows that it does not."""
+        if connection.feed or act in (Act.SUBSCRIBE, Act.RESUME):
+            return False
+        open_ms = self.delivery.runtime.clock() - connection.opened_ms
+        return open_ms > limits.SUBSCRIBE_S * 1000
 
     def _step(self, connection: Connection, message: Message, allowed: Allowed) -> bool:
         """Try to apply the message; return False if the connection changed in the meantime."""

@@ -110,6 +110,21 @@ def test_8_9_the_encoding_is_kept_with_the_connection(scene: Scene) -> None:
     assert scene.connection("c").encoding == "gzip"
 
 
+@pytest.mark.parametrize("act", MESSAGES)
+@pytest.mark.parametrize("feed", ["", FEED])
+def test_a_connection_that_never_subscribes_is_closed(scene: Scene, act: Act, feed: str) -> None:
+    """At the first message after a minute that does not subscribe; an ended one stays open."""
+    scene.connections.open(Connection("c", NOW, feed=feed))
+    scene.now_ms += int(limits.SUBSCRIBE_S * 1000)
+    scene.say("c", action="ping")
+    scene.now_ms += 1
+    scene.say("c", **MESSAGES[act])
+
+    stays = feed != "" or act in (Act.SUBSCRIBE, Act.RESUME)
+    assert (scene.connections.get("c") is not None) == stays
+    assert ("c" in scene.sockets.closed) != stays
+
+
 def test_unsubscribe_while_catching_up(scene: Scene) -> None:
     """The replay ends the subscription; until then it is not confirmed."""
     in_state(scene, State.CATCHING_UP, progress="{}")
