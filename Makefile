@@ -189,8 +189,9 @@ real-dump: $(STAMP)  ## sync a feed with two suites of Debian, 20 MB each, and c
 layers: $(STAMP)  ## the wheels a deployed function needs, for arm64
 	$(BIN)/python -m infra.builds
 
-release: $(STAMP)  ## wheel, npm package, layers and Spark archive into dist/, with their sums
-	$(BIN)/python -m infra.build_release
+KEY ?=
+release: $(STAMP)  ## packages, layers, container context, SBOM and sums into dist/ (KEY=~/.ssh/id_ed25519: signed)
+	$(BIN)/python -m infra.build_release $(KEY)
 
 clean:  ## remove what was built
 	rm -rf $(VENV) .venv-runtime cdk.out build dist site layers/vendor .pytest_cache .mypy_cache .ruff_cache

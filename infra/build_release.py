@@ -1,8 +1,10 @@
-"""Build a release in `dist/`: wheel, npm package, layers, archive of the sync job, and checksums.
+"""Build a release in `dist/`, with checksums: packages, layers, container context, SBOM.
 
-The build is reproducible: every file has the commit's time, the entries of each archive are sorted,
-and the build backend is pinned in requirements.lock. The build fails if there are uncommitted
-changes, or if docs/changes has no page for the version.
+    python -m infra.build_release [KEY]
+
+KEY is the file of an SSH key that signs the checksums. The build is reproducible: every file has
+the commit's time, archives are sorted, and the build backend is pinned in requirements.lock. It
+fails if there are uncommitted changes, or if docs/changes has no page for the version.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from infra import BUILD, ROOT, builds
 from infra.builds import NotBuilt, build_layer, build_ours
@@ -22,7 +25,7 @@ from tidings.core.version import VERSION
 DIST = ROOT / "dist"
 SUMS = "SHA256SUMS"
 CLIENT = ROOT / "clients" / "javascript"
-_NPM_S = 60.0  # npm packs without a network, in less than a second
+_FROM = {"git": "Git", "npm": "Node.js 22 or newer", "ssh-keygen": "OpenSSH"}
 
 
 class NotReleased(Exception):
@@ -30,12 +33,17 @@ class NotReleased(Exception):
 
 
 def main() -> None:
+    key = sys.argv[1] if sys.argv[1:] else ""
     try:
         check(ROOT, VERSION)
+        if key and not Path(key).is_file():
+            raise NotReleased(f"the key {key} is not a file")
         builds.warn_if_uncompiled()
         time_s = int(_git(ROOT, "log", "-1", "--format=%ct"))
         for line in build(DIST, time_s):
             sys.stdout.write(f"{line}\n")
+        if key:
+            sign(DIST / SUMS, key)
     except (NotReleased, NotBuilt) as problem:
         sys.exit(f"nothing was released: {problem}")
 
@@ -89,6 +97,8 @@ def build(dist: Path, time_s: int) -> list[str]:
         _layer(dist, name, build_layer(name), time_s, compiled=True)
     spark = dist / f"tidings-{VERSION}-spark.tgz"
     spark.write_bytes(builds.build_job(builds.SYNC_JOB).read_bytes())
+    container_context(dist)
+    bill_of_materials(dist, time_s)
     return sums(dist)
 
 
@@ -98,16 +108,8 @@ def wheel(dist: Path, time_s: int, root: Path = ROOT) -> None:
     Raises:
         NotReleased: the build backend failed.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(dist)],
-        cwd=root,
-        env={**os.environ, "SOURCE_DATE_EPOCH": str(time_s)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise NotReleased(f"the wheel was not built: {done.stderr.strip()}")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(dist)]
+    _run("the wheel was not built", command, cwd=root, env=_at(time_s))
 
 
 def npm_package(dist: Path) -> None:
@@ -119,14 +121,43 @@ def npm_package(dist: Path) -> None:
         NotReleased: npm is missing, or failed.
     """
     command = ["npm", "pack", "--silent", "--pack-destination", str(dist.resolve())]
-    try:
-        done = subprocess.run(
-            command, cwd=CLIENT, capture_output=True, text=True, check=False, timeout=_NPM_S
-        )
-    except FileNotFoundError:
-        raise NotReleased("npm is missing; install Node.js 22 or newer") from None
-    if done.returncode:
-        raise NotReleased(f"the npm package was not built: {done.stderr.strip()}")
+    _run("the npm package was not built", command, cwd=CLIENT)
+
+
+def container_context(dist: Path) -> None:
+    """Pack `examples/Containerfile` of the commit in *dist*, with the files that it copies."""
+    text = (ROOT / "examples" / "Containerfile").read_text(encoding="utf-8")
+    copied = " ".join(re.findall(r"^COPY (?!--)(.+) \S+$", text, re.MULTILINE)).split()
+    target = dist.resolve() / f"tidings-{VERSION}-container.tar.gz"
+    options = [f"--prefix=tidings-{VERSION}/", f"--output={target}"]
+    _git(ROOT, "archive", *options, "HEAD", "examples/Containerfile", *copied)
+
+
+def bill_of_materials(dist: Path, time_s: int) -> None:
+    """List the locked packages of a server and those of the archives in the form of CycloneDX.
+
+    Raises:
+        NotReleased: cyclonedx-py failed.
+    """
+    pins = builds.pin_versions({*builds.SYNC_JOB.packages}.union(*builds.LAYERS.values()))
+    shipped = {*builds.lock(ROOT / "requirements-run.lock"), *pins}
+    entries = "\n".join(builds.lock()[each] for each in sorted(shipped))
+    project = BUILD / "release" / "pyproject.toml"  # with the version, which is dynamic in ours
+    text = (ROOT / project.name).read_text(encoding="utf-8")
+    project.write_text(text.replace('dynamic = ["version"]', f'version = "{VERSION}"'))
+    command = [sys.executable, "-m", "cyclonedx_py", "requirements", "-", "--output-reproducible"]
+    command += ["--pyproject", str(project), "-o", str(dist / f"tidings-{VERSION}.cdx.json")]
+    _run("the SBOM was not written", command, input=entries, env=_at(time_s))
+
+
+def sign(file: Path, key: str) -> None:
+    """Sign *file* with the SSH key in the file *key*; the signature is next to it (`.sig`).
+
+    Raises:
+        NotReleased: ssh-keygen is missing, or failed.
+    """
+    command = ["ssh-keygen", "-q", "-Y", "sign", "-n", "file", "-f", key, str(file)]
+    _run(f"{file.name} was not signed", command)
 
 
 def sums(dist: Path) -> list[str]:
@@ -146,12 +177,21 @@ def _layer(dist: Path, name: str, folder: Path, time_s: int, *, compiled: bool =
 
 
 def _git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", *arguments], cwd=root, capture_output=True, text=True, check=False
-    )
+    return _run(f"git {arguments[0]}", ["git", *arguments], cwd=root).rstrip()
+
+
+def _at(time_s: int) -> dict[str, str]:
+    return {**os.environ, "SOURCE_DATE_EPOCH": str(time_s)}
+
+
+def _run(problem: str, command: list[str], **options: Any) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    except FileNotFoundError:
+        raise NotReleased(f"{command[0]} is missing; install {_FROM[command[0]]}") from None
     if done.returncode:
-        raise NotReleased(f"git {arguments[0]}: {done.stderr.strip()}")
-    return done.stdout.rstrip()
+        raise NotReleased(f"{problem}: {done.stderr.strip()}")
+    return str(done.stdout)
 
 
 if __name__ == "__main__":

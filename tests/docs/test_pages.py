@@ -154,9 +154,10 @@ def test_the_markers_are_those_of_the_suite() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     declared = re.findall(r'^markers = \["(\w+):', project, re.M)
     table = LANES.partition("## Markers")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`.*?) \|", table, re.M)
 
     assert {need.marker for need in conftest.NEEDS} | set(declared) == set(
-        re.findall(r"^\| `(\w+)`", table, re.M)
+        re.findall(r"`(\w+)`", " ".join(cells))
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import tarfile
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from infra import ROOT, build_release
+from infra import ROOT, build_release, builds
 from infra.build_release import NotReleased
 from tidings.core.version import VERSION
 from tidings.http.endpoints.status import CLIENT
@@ -20,6 +21,7 @@ TIME_S = 1_795_000_000
 ENTRY = f"# {VERSION} - 2026-11-22\n\n- Something.\n"
 PAGE = f"docs/changes/{VERSION}.md"
 _PACKED = (*("src", "functions"),)
+UPGRADING = ROOT / "docs/operations/UPGRADING.md"
 
 
 @pytest.fixture
@@ -169,3 +171,34 @@ def test_the_sums_are_those_of_the_files(tmp_path: Path) -> None:
 
     assert [line.partition("  ")[2] for line in lines] == ["a", "b"]
     assert checked.returncode == 0
+
+
+def test_a_release_is_complete_and_signed(tmp_path: Path) -> None:
+    """Its sums and signature hold, its SBOM lists what is shipped, its container can be built."""
+    dist, key = tmp_path / "dist", tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    build_release.build(dist, TIME_S)
+    build_release.sign(dist / build_release.SUMS, str(key))
+    (tmp_path / "signers").write_text(f"releases {key.with_suffix('.pub').read_text()}")
+
+    verified = _verify(dist, "releases")
+    assert verified.returncode == 0, verified.stderr
+    assert _verify(dist, "another").returncode
+    subprocess.run(["sha256sum", "--check", "--quiet", build_release.SUMS], cwd=dist, check=True)
+    bom = json.loads((dist / f"tidings-{VERSION}.cdx.json").read_text())
+    assert bom["metadata"]["component"]["version"] == VERSION
+    names = {each["name"] for each in bom["components"]}
+    assert names >= {"uvicorn", "uvloop", *builds.SYNC_JOB.packages, *builds.LAYERS["tokens"]}
+    with tarfile.open(dist / f"tidings-{VERSION}-container.tar.gz") as archive:
+        packed = {each.removeprefix(f"tidings-{VERSION}/") for each in archive.getnames()}
+    assert packed >= {"examples/Containerfile", "requirements-run.lock", "src/tidings/__main__.py"}
+    with (dist / build_release.SUMS).open("a") as sums:
+        sums.write("\n")
+    assert _verify(dist, "releases").returncode
+
+
+def _verify(dist: Path, signer: str) -> subprocess.CompletedProcess[str]:
+    """Verify the sums as UPGRADING.md describes it."""
+    (command,) = re.findall(r"^ssh-keygen .*$", UPGRADING.read_text(), re.MULTILINE)
+    command = command.replace("signers", "../signers").replace("releases", signer)
+    return subprocess.run(["sh", "-c", command], cwd=dist, capture_output=True, text=True)
