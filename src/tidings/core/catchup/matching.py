@@ -26,6 +26,7 @@ from tidings.core.model.events import (
     redacted_leave_of,
     to_sse,
 )
+from tidings.core.model.filters import Names
 from tidings.core.model.operations import (
     begins_with_erasure,
     data_of,
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.state.removed_parents import RemovedBySlot
     from tidings.core.state.rows import Row
+
+
+_LASTING_MAX = 8  # cached texts; sufficient for the pages that many streams get at the same time
+_NAMED_LINES = 16  # fewer lines are parsed faster than a hundred values are searched in their names
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,7 @@ def page_events(
         yield from PageSlice(page, first, wanted.erasures).events()
         return
     text = page.text
-    if not wanted.may_match(text):
+    if not wanted.may_match(text) or not _may_match(text, wanted):
         return
     prefix = page.id_prefix
     for slot, line in page.number_lines(lines_of(text), first):
@@ -166,11 +171,32 @@ def page_events(
             yield of_line(prefix, slot, line, page.trace, erasures=wanted.erasures)
 
 
+def _may_match(text: str, wanted: Filter, removed: Iterable[Iterable[str]] = ()) -> bool:
+    """Return False only if *wanted* is long, and no line of *text* matches or removes a parent.
+
+    *removed* are the parents that the lines remove.
+    """
+    if not wanted.is_long or text.count("\n") < _NAMED_LINES:
+        return True
+    names = _names(text)
+    return wanted.may_match_any(names._replace(parents=names.parents.union(*removed)))
+
+
+@lru_cache(maxsize=_LASTING_MAX)
+def _names(text: str) -> Names:
+    """Return the names of the lines of *text*; cache them for all streams at the end of a feed."""
+    found = [parse_line(line) for line in lines_of(text)]
+    parents = frozenset(parent for each in found for parent in each.parents)
+    return Names(frozenset(each.type for each in found), parents, sorted(each.id for each in found))
+
+
 def _events_and_leaves(
     page: Page, wanted: Filter, first: int, removed: RemovedBySlot | None
 ) -> Iterator[Event]:
     if page.compacted:
         removed = None  # unknown: compaction may have removed an operation that removed a parent
+    if removed is not None and not _may_match(page.text, wanted, removed.values()):
+        return
     for slot, line in page.entries(first):
         operation = parse_line(line)
         if wanted.matches(operation):
@@ -198,7 +224,6 @@ def row_event(cursor: str, row: Row, wanted: Filter, *, changed: bool) -> Event 
 
 
 _PLACEHOLDER = re.compile(r"\{\{(type|id)\}\}")
-_LASTING_MAX = 8  # cached texts; sufficient for the pages that many streams get at the same time
 
 
 def with_ref(event: Event, template: str) -> Event:

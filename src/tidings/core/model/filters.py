@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidings.core import limits
 from tidings.core.errors import InvalidFilter, Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tidings.core.model.operations import Operation
 
@@ -34,6 +35,14 @@ _SIEVES_MAX = 4096  # cached results of `_encode_values`, more than are in use; 
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")  # ASCII without quote and backslash
 _ARRAY = '["'  # a list of values that begins with this is a JSON array
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+class Names(NamedTuple):
+    """The values of some operations for each of `FIELDS`. The ids are sorted."""
+
+    types: frozenset[str]
+    parents: frozenset[str]
+    ids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +107,19 @@ class Filter:
         lines.
         """
         return all(_occurs(values, text) for values in _values(self))
+
+    @property
+    def is_long(self) -> bool:
+        """Return True if `may_match` would have to search for too many values."""
+        return any(len(values or ()) > _SIEVE_VALUES_MAX for values in _values(self))
+
+    def may_match_any(self, names: Names) -> bool:
+        """Return False only if no operation of *names* can match. No operation is looked at."""
+        if self.types is not None and self.types.isdisjoint(names.types):
+            return False
+        if self.parents is not None and self.parents.isdisjoint(names.parents):
+            return False
+        return self.ids is None or any(_occurs_in(each, names.ids) for each in self.ids)
 
     @property
     def is_everything(self) -> bool:
@@ -230,7 +252,29 @@ def keys_of(operation: Operation) -> Iterator[str]:
 def _begins(id: str, wanted: frozenset[str]) -> bool:
     if id in wanted:
         return True
-    return any(id.startswith(each[:-1]) for each in wanted if each.endswith(ANY))
+    # No beginning is the beginning of another one, so only the last one up to *id* can match.
+    beginnings = _beginnings(wanted)
+    at = bisect_right(beginnings, id)
+    return at > 0 and id.startswith(beginnings[at - 1])
+
+
+@lru_cache(maxsize=_SIEVES_MAX)
+def _beginnings(wanted: frozenset[str]) -> list[str]:
+    """Return the texts in front of a `*`, sorted, without those that begin with another one."""
+    found: list[str] = []
+    for each in sorted(value[:-1] for value in wanted if value.endswith(ANY)):
+        if not found or not each.startswith(found[-1]):
+            found.append(each)
+    return found
+
+
+def _occurs_in(wanted: str, ids: Sequence[str]) -> bool:
+    """Return True if the value *wanted* of a filter matches one of the sorted *ids*."""
+    beginning = wanted.removesuffix(ANY)
+    at = bisect_left(ids, beginning)
+    return at < len(ids) and (
+        ids[at].startswith(beginning) if wanted.endswith(ANY) else ids[at] == wanted
+    )
 
 
 def from_query(query: Mapping[str, str | None]) -> Filter:

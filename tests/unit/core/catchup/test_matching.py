@@ -29,7 +29,7 @@ from tidings.core.errors import InvalidConsumer, UnknownChange
 from tidings.core.model import cursors, events
 from tidings.core.model.cursors import Now, Place
 from tidings.core.model.events import Event, of_line, to_sse
-from tidings.core.model.filters import EVERYTHING, Filter, parse
+from tidings.core.model.filters import EVERYTHING, Filter, parse, wanting
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.core.sync.corrections import Conflicts
@@ -117,6 +117,38 @@ def test_events_of_a_page() -> None:
     ]
     assert picked(COMPLETE_PAGE, first=2) == ["update 000002"]
     assert picked(COMPLETE_PAGE, parse(None, ANN)) == ["update 000001"]
+
+
+WORDS = st.text("ab", min_size=1, max_size=3)
+OTHERS = frozenset(f"other{number}" for number in range(9))
+VALUES = st.none() | st.frozensets(WORDS | st.sampled_from(["a*", "bb*"]), max_size=3)
+
+
+@given(VALUES, VALUES, VALUES, st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=17, max_size=19))
+def test_a_long_filter_finds_what_a_short_one_finds(
+    types: frozenset[str] | None,
+    parents: frozenset[str] | None,
+    ids: frozenset[str] | None,
+    operations: list[tuple[str, str, str]],
+) -> None:
+    """A long filter first looks for its values in the names of the whole page."""
+    lines = [line(id_, type=type_, parents=[parent]) for type_, parent, id_ in operations]
+    short = (types, parents, ids)
+    long = tuple(values and values | OTHERS for values in short)
+    page = Page(7, encode(lines), "", NOW)
+
+    assert picked(page, wanting(*long, leave=False)) == picked(page, wanting(*short, leave=False))
+    assert wanting(*long, leave=False).is_long == any(short)
+
+
+def test_a_long_filter_finds_parents_that_were_removed() -> None:
+    """They are in no line of the page; if they are unknown, each line may have removed one."""
+    page = Page(7, encode([line(f"x{number}", parents=["a"]) for number in range(20)]), "", NOW)
+    wanted = wanting(None, frozenset({"gone"}) | OTHERS, leave=True)
+
+    assert slots(list(page_events(page, wanted, 0, {}))) == []
+    assert slots(list(page_events(page, wanted, 0, {3: ("gone",)}))) == ["leave 000003"]
+    assert len(list(page_events(page, wanted, 0, None))) == 20
 
 
 def test_an_entry_that_was_left_keeps_its_id() -> None:

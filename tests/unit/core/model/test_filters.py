@@ -18,6 +18,7 @@ from tidings.core.model.operations import Operation, parse_line
 VIDEO = Operation("update", "video", "x1", ("user/u1", "channel/c1"))
 WORDS = st.sampled_from(["a", "b", "c", "A"])
 SETS = st.none() | st.frozensets(WORDS, max_size=3)
+IDS = st.text("ab*", min_size=1, max_size=4)
 FILTERS = st.builds(Filter, SETS, SETS)
 NAMES = st.text(st.sampled_from('a"\\/ \u00e9\u2028\x85\n'), min_size=1, max_size=2)
 OPERATIONS = st.builds(
@@ -68,6 +69,15 @@ def test_ids_are_exact_or_begin_so(ids: str, matches: bool) -> None:
     assert wanted.may_match(line("x1", type="video")) or not matches
     assert not filters.from_query({"types": "user", "ids": ids}).matches(VIDEO)
     assert filters.of(wanted.values()) == wanted
+
+
+@given(st.frozensets(IDS, max_size=12), IDS)
+def test_7_2_an_id_is_in_the_list_or_has_one_of_its_beginnings(
+    ids: frozenset[str], id_: str
+) -> None:
+    """Also if a beginning is the beginning of others."""
+    wanted = any(id_ == each or (each[-1] == "*" and id_.startswith(each[:-1])) for each in ids)
+    assert Filter(ids=ids).matches(Operation("update", "video", id_, ())) == wanted
 
 
 def test_an_object_with_another_id_does_not_leave() -> None:
