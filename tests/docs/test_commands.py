@@ -51,7 +51,7 @@ _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has f
 # These commands run elsewhere: they are this very run, or take an account or minutes.
 ELSEWHERE = {
     "make run": "tests/release/test_clone.py",
-    ". .venv/bin/activate": "by hand: it changes the shell in which it is entered",
+    ". .venv/bin/activate": "tests/release/test_clone.py",
     "make test": "this run",
     ".venv/bin/pytest tests/functions/test_ingest.py": "this run",
     "make test-twin": "make test-all: .ci/run",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from infra import ROOT
-from tidings.server import processes
+from tests.docs.test_quick_starts import Folder, free_ports, play
 
 # Two installations from a package index, which took six minutes on two busy cores.
 pytestmark = pytest.mark.timeout(1800)
@@ -48,23 +48,17 @@ def run(clone: Path, *command: str, **environment: str) -> subprocess.CompletedP
     )
 
 
-def test_make_run_and_what_follows_in_the_readme(clone: Path) -> None:
-    """The recipe is run with another port, because another server may have the default one."""
-    port = str(processes.free_port())
-    installed = run(clone, "make", ".venv/.ready-to-run")
-    assert installed.returncode == 0, installed.stderr
-    command = [str(clone / ".venv/bin/tidings"), "serve", "--demo", "--port", port]
-    with subprocess.Popen(command, cwd=clone, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            assert server.stdout.readline().startswith("tidings serve ready ")
-            url = ("--url", f"http://127.0.0.1:{port}")
-            posted = run(clone, command[0], "post", "update", "video", "x32", *url)
-            assert posted.returncode == 0, posted.stderr
-            told = ("tail", "--from", "0", "--types", "video", "--count", "1")
-            assert "video/x32" in run(clone, command[0], *told, *url).stdout
-        finally:
-            server.terminate()
+def test_the_readme_can_be_tried(clone: Path) -> None:
+    """Each block in a terminal with no environment but the page's; `make synth` has a test below.
+
+    The recipe of `make run` gets another port, because another server may have the default one.
+    """
+    ports = free_ports()
+    makefile = clone / "Makefile"
+    makefile.write_text(makefile.read_text().replace("--demo", f"--demo --port {ports['8042']}"))
+    page, _, _ = (clone / "README.md").read_text().partition("## Promises")
+
+    play(page, Folder(clone, ports, installs=True))
 
 
 def test_make_synth(clone: Path) -> None:
