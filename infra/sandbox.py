@@ -96,7 +96,7 @@ class Sandbox:
             cdk.bootstrap(*_account())
         doctor = [_TIDINGS, "doctor", "--stage", self.stage, "--json"]
         done = subprocess.run(doctor, cwd=ROOT, capture_output=True, text=True, check=False)
-        if done.returncode not in (0, FAILED):
+        if not done.stdout:
             raise Failed(f"`tidings doctor` ended with {done.returncode}: {done.stderr[-1500:]}")
         findings = [json.loads(line) for line in done.stdout.splitlines()]
         for each in findings:

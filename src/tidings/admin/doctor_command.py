@@ -25,7 +25,7 @@ from tidings.aws.config.stages import (
     name_problem,
     stack_name,
 )
-from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.main import CHECK_CODES, FOUND
 
 LEFT_MIN = 100  # concurrent executions that Lambda keeps for functions without a reservation
 # The concurrent executions that suffice in production. Each reader of a stream, follower, replay
@@ -210,7 +210,7 @@ _KINDS = {
 }
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=CHECK_CODES)
 @click.option("--stage", required=True, metavar="NAME", help="The stage: dev, staging, prod.")
 @click.option(
     "--streams-max",
@@ -231,8 +231,8 @@ def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) ->
     """Check whether the deploy of the stage NAME would succeed in this account.
 
     The checks cover the name, the Region, the Lambda concurrency, the CDK's bootstrap, the stacks,
-    names already in use and the logging role of API Gateway. Nothing is changed. The exit code is 1
-    if a deploy would fail. A check that the credentials do not permit is reported as unknown.
+    names already in use and the logging role of API Gateway. Nothing is changed. The exit code is 3
+    if a deploy would fail, and 1 if a check is unknown because the credentials do not permit it.
 
     \b
     Examples:
@@ -243,17 +243,17 @@ def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) ->
         results = {"name": check_name(stage), "region": check_region(boto3().Session().region_name)}
         if log_days is not None:
             results["log-days"] = check_log_days(log_days)
-        if not _fails(results):
+        if not _any(results, FAILS):
             results |= _results(Account(boto3().client), stage, streams_max)
     for check, each in results.items():
         as_line = f"{each.verdict:<8} {check}: {each.says}"
         do = f"\n{'':<9}do: {each.do}" if each.do else ""
         click.echo(json.dumps({"check": check, **asdict(each)}) if as_json else as_line + do)
-    sys.exit(_fails(results))
+    sys.exit(FOUND if _any(results, FAILS) else _any(results, UNKNOWN))
 
 
-def _fails(results: Mapping[str, CheckResult]) -> bool:
-    return any(each.verdict is FAILS for each in results.values())
+def _any(results: Mapping[str, CheckResult], verdict: Verdict) -> bool:
+    return any(each.verdict is verdict for each in results.values())
 
 
 def _results(account: Account, stage: str, streams_max: int) -> Iterator[tuple[str, CheckResult]]:

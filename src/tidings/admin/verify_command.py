@@ -17,7 +17,7 @@ from rich.progress import Progress
 
 from tidings.admin.state_target import Examined, StateTarget, examined_options
 from tidings.client.cli import render
-from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.main import CHECK_CODES, EXIT_CODES, FOUND
 from tidings.core import limits
 from tidings.core.archive.generations import lost_parts
 from tidings.core.archive.reader import ArchiveReader
@@ -35,7 +35,7 @@ NOTHING = "nothing"
 _COLUMNS = ("difference", "object", "in the state", "in the log")
 _RANGE = re.compile(r"(\d{1,3})(?:-(\d{1,3}))?", re.ASCII)
 ALL = f"0-{limits.BUCKETS - 1}"
-DIFFERENT, STOPPED = 3, 3
+STOPPED = 3
 
 
 @dataclass(slots=True)
@@ -234,7 +234,7 @@ def examine(
     return result
 
 
-@click.command(epilog=f"{EXIT_CODES[:-1]}, {DIFFERENT} differences.")
+@click.command(epilog=CHECK_CODES)
 @examined_options
 @archive_option
 @click.option(
@@ -285,7 +285,7 @@ def verify(
     for problem in problems:
         click.echo(f"{public_name(target.feed)}: {problem}", err=True)
     if result.differences or unwritten or problems:
-        ctx.exit(DIFFERENT)
+        ctx.exit(FOUND)
 
 
 def _archive_problems(verifier: Verifier) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidings.client.address import DEFAULT_URL
-from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.main import CHECK_CODES, EXIT_CODES, FOUND
 from tidings.client.cli.options import address_without_password, json_option
 from tidings.client.cli.render import answer, compact, printable, table
 from tidings.client.retries import stop_on_signals
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidings.pipelines.ingest_source import Reader
     from tidings.pipelines.ownership import OwnedStore
     from tidings.pipelines.pipeline import Pipeline
-    from tidings.pipelines.running import Progress, Runner
+    from tidings.pipelines.running import Runner
 
 DEFAULT_FILE = "pipeline.py"
 _COLUMNS = ("store", "state", "records", "batches", "failures", "error")
@@ -103,7 +103,7 @@ def init(
     answer({"file": str(file)}, f"wrote {file}", as_json=as_json)
 
 
-@pipeline.command(epilog=EXIT_CODES)
+@pipeline.command(epilog=CHECK_CODES)
 @_file
 @json_option
 @click.pass_context
@@ -112,26 +112,26 @@ def test(ctx: click.Context, /, file: Path, as_json: bool) -> None:
 
     Connect to each table or collection that the pipeline reads, check that it can be read, and
     print the grants that the database user needs. Print whether each store may use its target, and
-    whether a start would mark it. The exit code is 1 if a table cannot be read, or if a store
-    refuses its target.
+    whether a start would mark it. The exit code is 3 if a table cannot be read or a store refuses
+    its target, and 1 if a server of them could not be reached.
 
     \b
     Example:
       tidings pipeline test
     """
     made = _load(file)
-    checks = [_check(name, made.reader(name), each) for name, each in made.readers.items()]
+    found = (_check(name, made.reader(name), each) for name, each in made.readers.items())
+    checks = [each for each in found if each is not None]
     stores = list(_check_targets(made))
     if as_json:
-        sources = [asdict(check) for check in checks if check is not None]
-        found = {"sources": sources, "stores": [asdict(check) for check in stores]}
-        click.echo(compact({"pipeline": made.tree().splitlines(), **found}))
+        lists = {"sources": [*map(asdict, checks)], "stores": [*map(asdict, stores)]}
+        click.echo(compact({"pipeline": made.tree().splitlines(), **lists}))
     else:
         click.echo(made.tree())
-        for check in filter(None, (*checks, *stores)):
+        for check in (*checks, *stores):
             click.echo("\n".join(check.lines()))
-    if any(each and each.problems for each in (*checks, *stores)):
-        ctx.exit(1)
+    has_problems = any(each.problems for each in (*checks, *stores))
+    ctx.exit(FOUND if has_problems else int(any(each.unchecked for each in (*checks, *stores))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +317,8 @@ def run(
         stop_on_signals(runner.stop)
         well = _run_with_table(runner) if not lines and sys.stdout.isatty() else runner.run()
     for each in runner.progress if not lines else ():
-        click.echo(f"{each.name}: {each.state}, {each.records:,} records{_because(each)}")
+        because = f" ({printable(each.error)})" if each.error else ""
+        click.echo(f"{each.name}: {each.state}, {each.records:,} records{because}")
     if not well:
         ctx.exit(1)
 
@@ -341,7 +342,3 @@ def _run_with_table(runner: Runner) -> bool:
 def _table(runner: Runner) -> Table:
     rows = [{**asdict(each), "store": each.name, "error": each.shown} for each in runner.progress]
     return table(_COLUMNS, rows)
-
-
-def _because(progress: Progress) -> str:
-    return f" ({printable(progress.error)})" if progress.error else ""

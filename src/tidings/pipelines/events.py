@@ -46,8 +46,6 @@ def emitter(
 
             senders.append(EventBus(bus).send)
         if lineage is not None:
-            from tidings.pipelines.events import report_lineage
-
             senders.append(stack.enter_context(report_lineage(lineage)))
 
         def send(event: dict[str, Any]) -> None:

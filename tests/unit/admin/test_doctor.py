@@ -69,7 +69,7 @@ def test_a_stage_without_its_data_stack_fails(account: Answering) -> None:
     result = _run("--stage", "dev", "--json")
     found = _printed(result)
 
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert [check for check, each in found.items() if each["verdict"] == "fails"] == ["data"]
     assert found["data"]["says"] == "tidings-dev is deployed and tidings-dev-data is missing"
 
@@ -84,7 +84,7 @@ def test_what_would_fail_a_first_deploy(account: Answering) -> None:
     result = _run("--stage", "prod", "--streams-max", "400", "--json")
     found = _printed(result)
 
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert {check for check, each in found.items() if each["verdict"] == "fails"} == {
         *("bootstrap", "concurrency", "functions", "log-groups")
     }
@@ -96,11 +96,11 @@ def test_what_would_fail_a_first_deploy(account: Answering) -> None:
 
 
 def test_what_may_not_be_asked_is_said(account: Answering) -> None:
-    """AWS's error is shown; the other checks run, and the command does not fail for it."""
+    """AWS's error is shown; the other checks run, and the exit code is 1."""
     account.script = [Answer(403, {"message": "not authorized"}, "AccessDeniedException")]
     result = _run("--stage", "prod")
 
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert result.stdout.count("unknown") == 2
     assert "unknown  concurrency: not checked: An error occurred (AccessDen" in result.stdout
     assert "ok       bootstrap: version 28\n" in result.stdout
@@ -180,7 +180,7 @@ def test_settings_that_no_account_takes_are_told_without_asking_it(
     monkeypatch.setenv("AWS_DEFAULT_REGION", "il-central-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     result = _run("--stage", "prod-data", "--log-days", "31", "--json")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert {name: each["verdict"] for name, each in _printed(result).items()} == {
         "name": "fails",
         "region": "fails",
@@ -194,5 +194,5 @@ def test_the_region_is_that_of_the_other_tools_of_aws(monkeypatch: pytest.Monkey
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     monkeypatch.setenv("AWS_REGION", "eu-central-2")
     result = CliRunner().invoke(main, ["doctor", "--stage", "dev"])
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "eu-central-2 has no function URLs" in result.output

@@ -42,7 +42,7 @@ def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
     assert (done.exit_code, done.stdout) == (0, f"wrote {file}\n")
     file.write_text(file.read_text().replace("//127.0.0.1:8042", "//127.0.0.1:1"))
     shown = run("test", str(file))
-    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert (shown.exit_code, shown.stderr) == (1, "")
     *lines, table, rows, documents = shown.stdout.splitlines()
     kinds = {"postgrestable": table, "mysqltable": rows, "mongocollection": documents}
     for name, line in kinds.items():
@@ -103,7 +103,7 @@ def test_init_accepts_the_usual_names(tmp_path: Path) -> None:
 
 
 def test_test_checks_the_tables_that_are_read(database: str, tmp_path: Path) -> None:
-    """Print what is missing and the grants; exit code 1 if a table cannot be followed."""
+    """Print what is missing and the grants; exit code 3 if a table cannot be followed."""
     file = tmp_path / "pipeline.py"
     file.write_text(
         "from tidings.pipelines import Call, Pipeline, PostgresTable, Source\n"
@@ -118,7 +118,7 @@ def test_test_checks_the_tables_that_are_read(database: str, tmp_path: Path) -> 
         ready = run("test", str(file))
         published = connection.execute("SELECT pubname FROM pg_publication").fetchall()
         connection.execute("DROP TABLE checked")
-    assert (missing.exit_code, unkeyed.exit_code, ready.exit_code) == (1, 1, 0)
+    assert (missing.exit_code, unkeyed.exit_code, ready.exit_code) == (3, 3, 0)
     assert "no table has this name" in missing.stdout
     assert "a: it has no primary key; give key=" in unkeyed.stdout
     assert ready.stdout.splitlines()[-5:] == [

@@ -571,7 +571,7 @@ def test_a_pipeline_says_what_a_start_would_do(pipe: Pipe, tmp_path: Path) -> No
     assert said() == (0, f"s: Parquet files in {tmp_path / 'lake'} {ownership.EMPTY}")
     _fill_folder(str(tmp_path), "lake", 2)
     code, text = said()
-    assert code == 1 and text.endswith("`tidings pipeline run --adopt s=2`")
+    assert code == 3 and text.endswith("`tidings pipeline run --adopt s=2`")
     post(pipe, ("insert", "a"))
     for adopt in ({}, {"s": 1}):
         failed = started(**adopt)

@@ -32,6 +32,8 @@ from tidings.server.output import unblock
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 
 EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 wrong usage."
+FOUND = 3  # the exit code of a command that checks something, if it found a problem
+CHECK_CODES = f"Exit codes: 0 no problem, 1 could not check, 2 wrong usage, {FOUND} a problem."
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of a disk, or a lost terminal
 INTERRUPTED = 130  # the exit code that shells use for SIGINT
 # The exit codes of these commands are results, so it is not 0 if their output has lost its reader.

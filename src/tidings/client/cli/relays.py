@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidings.client.cli import render
+from tidings.client.cli.main import FOUND
 from tidings.client.cli.options import Command
 from tidings.client.cli.render import cell, table
 from tidings.client.cli.resources import Call, Option, Resource
@@ -50,12 +51,12 @@ relays = Resource(
 
 
 def _check_option(command: Callable[..., Any]) -> Command:
-    @click.option("--check", is_flag=True, help="Exit with 1 unless every feed is running.")
+    @click.option("--check", is_flag=True, help="Exit with 3 unless every feed is running.")
     @functools.wraps(command)
     def with_check(check: bool, **others: Any) -> None:
         feeds = command(**others)
         if check and any(each["status"] not in _WELL for each in feeds):
-            click.get_current_context().exit(1)
+            click.get_current_context().exit(FOUND)
 
     return with_check
 

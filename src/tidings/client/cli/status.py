@@ -10,7 +10,7 @@ import click
 
 from tidings.client.address import status_url
 from tidings.client.cli import render
-from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.main import CHECK_CODES, FOUND
 from tidings.client.cli.options import address_options, json_option
 from tidings.client.errors import ClientError, WrongUrl
 
@@ -37,7 +37,7 @@ class Report:
         return not self.problem and self.fields.get("status") == OK
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=CHECK_CODES)
 @address_options
 @json_option
 @click.option(
@@ -49,8 +49,8 @@ def status(
 ) -> None:
     """Show the status of a feed: its traffic, its connections and the lag of its followers.
 
-    The exit code is 0 if the feed is OK, and 1 if it lags, has lost a page or does not answer. No
-    password is needed.
+    The exit code is 3 if the feed lags or has lost a page, and 1 if it does not answer. No password
+    is needed.
 
     \b
     Examples:
@@ -66,7 +66,7 @@ def status(
     except KeyboardInterrupt:  # Ctrl-C ends --watch
         return
     if not report.is_ok:
-        ctx.exit(1)
+        ctx.exit(1 if report.problem else FOUND)
 
 
 def _once(address: str, as_json: bool, most_s: float) -> Report:

@@ -177,7 +177,7 @@ def test_a_finished_erasure_is_shown(feed: Answering) -> None:
     ]
 
 
-@pytest.mark.parametrize(("status", "code"), [("running", 0), ("fell-off", 1), ("paused", 1)])
+@pytest.mark.parametrize(("status", "code"), [("running", 0), ("fell-off", 3), ("paused", 3)])
 def test_D23_a_monitor_is_told_by_the_exit_code(feed: Answering, status: str, code: int) -> None:
     """Chained feeds are listed by their place, local ones by their head; 0 if all run."""
     relays = [CHAINED | {"status": status}, LOCAL]
@@ -228,7 +228,7 @@ def test_D24_D35_an_action_is_sent(
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "code"), [(200, "OK", 0), (200, "LAGGING", 1), (503, "UNAVAILABLE", 1)]
+    ("status", "said", "code"), [(200, "OK", 0), (200, "LAGGING", 3), (503, "UNAVAILABLE", 3)]
 )
 def test_a_status_is_shown_whatever_it_is(
     feed: Answering, status: int, said: str, code: int
