@@ -12,6 +12,7 @@ import itertools
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -38,16 +39,18 @@ _OUTPUT_MAX = 1 << 20
 PORTS = ("8042", "8052", "8000")
 _BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 # These parts differ from run to run: ids and cursors, and times.
-_VARIES = ((r"\b[0-9a-f]{24}\b", "0" * 24), (r"\b20\d\d-[\d-]+T[\d:.]+Z", "TIME"))
+_VARIES = ((r"\b[0-9a-f]{24}\b", "0" * 24), (r"\b20\d\d-[\d-]+T[\d:.]+(Z|\+00:00)", "TIME"))
 # tests/release and tests/world run these lines.
 _INSTALLS = re.compile(r"^((pip|npm) install|make release|python3 -m venv) ?.*$", re.MULTILINE)
-_REACHES_INDEX = re.compile("PIP_|SSL_CERT_|NODE_EXTRA_CA|npm_config|.*_proxy$", re.IGNORECASE)
-_SERVES = re.compile("tidings serve|http.server|make run")
+_REACHES = re.compile(r"PIP_|SSL_CERT_|NODE_EXTRA_CA|npm_config|PG|.*_proxy$", re.IGNORECASE)
+_SERVES = re.compile("tidings serve|http.server|make run|uvicorn")
+_PORT = re.compile(r"(?:--port|http\.server) (\d+)")
 _RUNS_ON = re.compile(r"follow.py|follow.mjs|pipeline run|tail --from 0$", re.M)  # until Ctrl-C
 _ACTIVATES = re.compile(r"^\. .*/activate$", re.MULTILINE)
 # What such commands have printed when they work, if the page does not show their output.
 _BEGUN = {"make run": "tidings serve ready", "tidings tail": "insert"}
 _TIME_LIMIT = 28  # exit code of curl, after `--max-time`
+ELSEWHERE = ("FASTAPI.md",)  # test_fastapi.py
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "FRONTEND.md": ("node", "browser"),
     "OPERATOR.md": ("curl",),
@@ -70,8 +73,8 @@ class Folder(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the environment of each shell: only what reaches a package index, and our port."""
-        kept = {name: os.environ[name] for name in os.environ if _REACHES_INDEX.match(name)}
+        """Return the environment of each shell: what reaches an index or database, and our port."""
+        kept = {name: os.environ[name] for name in os.environ if _REACHES.match(name)}
         outside = os.pathsep.join(filter(self._is_outside, os.environ["PATH"].split(os.pathsep)))
         return {
             **kept,
@@ -92,7 +95,8 @@ class Folder(NamedTuple):
         (packages,) = self.path.glob(".venv-start/lib/python*/site-packages")
         ours = sysconfig.get_path("purelib")
         (packages / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})")
-        (self.path / ".venv-start/bin/tidings").symlink_to(BIN / "tidings")
+        for name in ("tidings", "uvicorn"):
+            (self.path / ".venv-start/bin" / name).symlink_to(BIN / name)
 
     def commands(self, text: str) -> str:
         return self.local(text if self.installs else _INSTALLS.sub(":", text))
@@ -187,6 +191,8 @@ def _text(file: IO[str]) -> str:
 
 def _pages() -> Iterator[Any]:
     for page in sorted(START.glob("*.md")):
+        if page.name in ELSEWHERE:
+            continue
         marks = [getattr(pytest.mark, need) for need in _NEEDS.get(page.name, ())]
         yield pytest.param(page, id=page.stem, marks=marks)
 
@@ -218,6 +224,7 @@ def play(page: str, folder: Folder) -> None:
             activated = "\n".join(_ACTIVATES.findall(step.commands)) or activated
             if _SERVES.search(step.commands):
                 servers.enter_context(Running(step, folder, before)).check()
+                _wait_for_ports(folder.local(step.commands))
                 activated = ""
             else:
                 with Running(step, folder, before) as running:
@@ -228,6 +235,18 @@ def play(page: str, folder: Folder) -> None:
             click.echo(f"{seconds:6.1f} s  {'; '.join(step.commands.splitlines())}")
         if (folder.path / "index.html").exists():
             _check_page(folder, activated)
+
+
+def _wait_for_ports(commands: str) -> None:
+    """Wait until the ports that *commands* name accept connections."""
+    deadline = time.monotonic() + WITHIN_S
+    for port in _PORT.findall(commands):
+        while True:
+            with socket.socket() as client:
+                if not client.connect_ex(("127.0.0.1", int(port))):
+                    break
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
 def _wait_for_files(objects: Path) -> None:
