@@ -26,6 +26,11 @@ FIGURES = {
     r"value of more than (\d+) KB|operation above (\d+) KB": f"{limits.OPERATION_BYTES_MAX >> 10}",
     r"string, 1\.\.(\d+) bytes, as above|than (\d+) bytes or contains": str(limits.ID_BYTES_MAX),
     r"at most (\d+) (?:concurrent |open |event )*streams": str(limits.KEY_STREAMS),
+    r"operations or (\d+) MiB|body of a request \| (\d+) MiB": f"{limits.REQUEST_BYTES_MAX >> 20}",
+    r"others within (\d+) seconds": f"{limits.FEED_STALE_MS // 1000}",
+    r"disconnected after (\d+) seconds|part of it every (\d+) seconds": f"{limits.STALL_S:.0f}",
+    r"at most (\d+); a matching|`block`\D+at most (\d+) s": str(limits.CHANGES_BLOCK_S_MAX),
+    r"lease of (\d+) seconds|takes over (\d+) seconds": f"{limits.CONSUMER_LEASE_MS // 1000}",
     r"costs \[?\$([\d.]+)(?: \(`dev`\)| a month)": _idle("dev"),
     r"or \$([\d.]+) (?:\(`prod`\)|as `prod`)": _idle("prod"),
 }
