@@ -10,9 +10,10 @@ from typing import Protocol
 import pytest
 
 from tests.compat.oplog.eventsource import EventSource
-from tests.compat.oplog.in_process import Client, run, streams, until_live
+from tests.compat.oplog.in_process import Client, Message, run, streams, until_live
 from tests.compat.oplog.oplogc import Decoder, Event, InFlight
 from tests.unit.core.scene import Scene, op
+from tidings.core import limits
 from tidings.core.auth.passwords import hash_password
 from tidings.core.catchup.sse import HEARTBEAT
 from tidings.core.model.pages import Page
@@ -201,6 +202,36 @@ def test_a_server_that_stops_ends_streams_in_order(scene: Scene) -> None:
 
     _, client = run(work())
     assert (client.status, client.is_complete) == (200, True)
+
+
+def test_streams_that_catch_up_take_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two pieces the loop serves others, however many streams catch up."""
+    monkeypatch.setattr(limits, "PIECE_CHARS", 1)
+    cursors = [scene.post(op(f"x{number}")).id_prefix + "000000" for number in range(10)]
+    written: list[int] = []
+    turn = 0
+    app = streams(scene, longest_ms=None)
+
+    class Counting(Client):
+        async def _send(self, message: Message) -> None:
+            if b"event: " in message.get("body", b""):
+                written.append(turn)
+            await Client._send(self, message)
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def resume() -> None:
+        counting = asyncio.ensure_future(count())
+        clients = [Counting(app, enough=lambda text: cursors[-1] in text) for _ in range(3)]
+        await asyncio.gather(*(each.get(cursors[0]) for each in clients))
+        counting.cancel()
+
+    run(resume())
+    assert len(written) == len(set(written)) == 3 * len(cursors[1:])
 
 
 def test_10_6_a_stream_of_a_server_ends_with_what_opened_it(scene: Scene) -> None:

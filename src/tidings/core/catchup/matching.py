@@ -36,6 +36,7 @@ from tidings.core.model.operations import (
     to_canonical_json,
 )
 from tidings.core.model.pages import lines_of
+from tidings.core.newest import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 
 
 _LASTING_MAX = 8  # cached texts; sufficient for the pages that many streams get at the same time
+# The last pages that were sent, for the streams that come back together after a restart: 4 MB.
+_SENT_MAX, _SENT_CHARS_MAX = 128, 32 * 1024
+_sent: Newest[object, str] = Newest(_SENT_MAX)
 _NAMED_LINES = 16  # fewer lines are parsed faster than a hundred values are searched in their names
 
 
@@ -77,6 +81,19 @@ class PageSlice:
             yield of_line(prefix, slot, line, self.page.trace, erasures=self.erasures)
 
     def sse(self) -> str:
+        """Return the text, from memory if another stream has sent the whole page a moment ago."""
+        if self.first:
+            return self._text()
+        page = self.page
+        key = page.id_prefix, page.body, page.slots, self.erasures
+        text = _sent.get(key)
+        if text is None:
+            text = self._text()
+            if len(text) <= _SENT_CHARS_MAX:
+                _sent[key] = text
+        return text
+
+    def _text(self) -> str:
         prefix, text = self.page.id_prefix, self.page.text
         if begins_with_erasure(text):
             return "".join(map(to_sse, self.events()))

@@ -241,6 +241,7 @@ class EventStreams:
         self._clients, self._pollers = clients, TailPollers(listen)
         self._open_streams = OpenStreams(lasting=longest_ms is None)
         self._streamer, self._origins, self._longest_ms = streamer, origins, longest_ms
+        self._turns = asyncio.Semaphore(1)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -377,9 +378,13 @@ class EventStreams:
         self, send: Send, live: LiveStream, chunk: Chunk, over: Future[None], budget: _Budget
     ) -> bool:
         """Send the pieces of *chunk* until the stream ends; return True if any piece was sent."""
-        sent = False
-        for piece in chunk.pieces():
-            if over.done() or not budget.any(_now_ms()):
+        sent, pieces = False, chunk.pieces()
+        while True:
+            # Of the streams that catch up, one builds and writes a piece in a turn of the loop.
+            async with self._turns:
+                await asyncio.sleep(0)
+            piece = next(pieces, None)
+            if piece is None or over.done() or not budget.any(_now_ms()):
                 break
             # Send `retry` in the block of an event, because oplog's clients treat a block without
             # an event as an error.
