@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 
@@ -63,4 +64,5 @@ def main(date: str, before: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    with suppress(KeyboardInterrupt):
+        main(*sys.argv[1:])
