@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
 import click
-import duckdb
 import pytest
 
 from tests.unit.client import chromium
@@ -229,8 +228,6 @@ def play(page: str, folder: Folder) -> None:
             else:
                 with Running(step, folder, before) as running:
                     running.check(ends=not _RUNS_ON.search(step.commands))
-                    if "pipeline run" in step.commands:
-                        _wait_for_files(folder.path / "objects")
             seconds = time.monotonic() - began
             click.echo(f"{seconds:6.1f} s  {'; '.join(step.commands.splitlines())}")
         if (folder.path / "index.html").exists():
@@ -247,15 +244,6 @@ def _wait_for_ports(commands: str) -> None:
                     break
             assert time.monotonic() < deadline
             time.sleep(0.1)
-
-
-def _wait_for_files(objects: Path) -> None:
-    """Wait until a pipeline, which prints nothing, has written its copy."""
-    query = f"SELECT key FROM '{objects}/*.parquet' WHERE key = 'x32'"
-    deadline = time.monotonic() + WITHIN_S
-    while not any(objects.glob("*.parquet")) or not duckdb.execute(query).fetchall():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def _check_page(folder: Folder, activated: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
@@ -243,17 +243,14 @@ def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) ->
         results = {"name": check_name(stage), "region": check_region(boto3().Session().region_name)}
         if log_days is not None:
             results["log-days"] = check_log_days(log_days)
-        if not _any(results, FAILS):
+        if all(each.verdict is not FAILS for each in results.values()):
             results |= _results(Account(boto3().client), stage, streams_max)
     for check, each in results.items():
         as_line = f"{each.verdict:<8} {check}: {each.says}"
         do = f"\n{'':<9}do: {each.do}" if each.do else ""
         click.echo(json.dumps({"check": check, **asdict(each)}) if as_json else as_line + do)
-    sys.exit(FOUND if _any(results, FAILS) else _any(results, UNKNOWN))
-
-
-def _any(results: Mapping[str, CheckResult], verdict: Verdict) -> bool:
-    return any(each.verdict is verdict for each in results.values())
+    verdicts = {each.verdict for each in results.values()}
+    sys.exit(FOUND if FAILS in verdicts else UNKNOWN in verdicts)
 
 
 def _results(account: Account, stage: str, streams_max: int) -> Iterator[tuple[str, CheckResult]]:

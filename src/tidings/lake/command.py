@@ -19,7 +19,7 @@ from tidings.client.cli.options import (
     feed_option,
     named_feed_options,
 )
-from tidings.client.cli.render import printable, show
+from tidings.client.cli.render import labelled, printable, show
 from tidings.client.retries import stop_on_signals
 from tidings.http.outbound.files import lock
 from tidings.lineage import datasets, runs
@@ -256,10 +256,7 @@ def compact(
         if not found:
             raise click.UsageError("give --archive, or a --stage that has an archive")
         report = _compact(work, key, address(found), table, compaction_options)
-    if as_json:
-        click.echo(json.dumps(asdict(report)))
-    else:
-        show(_summary(report))
+    click.echo(json.dumps(asdict(report)) if as_json else _summary(report))
 
 
 def _check_last_page(named: NamedFeed, until: str | None) -> None:
@@ -310,13 +307,8 @@ def _compaction_options(options: dict[str, Any], bound: int | None) -> Compactio
     )
 
 
-def _summary(report: Report) -> Table:
-    from rich.table import Table
-
-    table = Table(title=f"{report.feed}: {report.parts:,} parts", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    rows = {
+def _summary(report: Report) -> str:
+    counts = {
         "history reaches page": report.through,
         "compacted up to page": report.bound,
         "operations in those parts": report.operations,
@@ -324,9 +316,8 @@ def _summary(report: Report) -> Table:
         "parts written": report.written,
         "parts removed": report.removed,
     }
-    for name, count in rows.items():
-        table.add_row(name, f"{count:,}")
-    return table
+    lines = labelled(((name, f"{count:>12,}") for name, count in counts.items()), 26)
+    return f"{report.feed}: {report.parts:,} parts\n{lines}"
 
 
 SHOWN_MAX = 1_000  # rows of a result that are shown as a table; --json prints all rows

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -177,28 +178,26 @@ def _check_targets(made: Pipeline) -> Iterator[Check]:
 
 def _check_target(name: str, sink: OwnedStore) -> Check:
     try:
-        return Check(name, verdict=sink.verdict())
-    except WrongPipeline as error:
-        return Check(name, [str(error)])
-    except Exception as error:  # noqa: BLE001 each driver has errors of its own
-        return Check(name, unchecked=printable(str(error).strip().partition("\n")[0]))
+        return _result(name, lambda: Check(name, verdict=sink.verdict()))
     finally:
         with suppress(Exception):
             sink.close()
 
 
+def _result(name: str, check: Callable[[], Check]) -> Check:
+    try:
+        return check()
+    except WrongPipeline as error:
+        return Check(name, [str(error)])
+    except Exception as error:  # noqa: BLE001 each driver has errors of its own
+        return Check(name, unchecked=printable(str(error).strip().partition("\n")[0]))
+
+
 def _check(name: str, consumer: str, reader: Reader) -> Check | None:
     """Return the result of the check of *reader*; None if it has no check."""
     check = getattr(reader, "check", None)  # only readers of tables and collections have `check`
-    if check is None:
-        return None
-    try:
-        problems, grants = check(consumer)
-    except WrongPipeline as error:
-        problems, grants = [str(error)], []
-    except Exception as error:  # noqa: BLE001 each driver has errors of its own
-        return Check(name, unchecked=printable(str(error).strip().partition("\n")[0]))
-    return Check(name, list(problems), list(grants))
+    make: Callable[..., Check] = partial(Check, name)
+    return check and _result(name, lambda: make(*map(list, check(consumer))))
 
 
 @pipeline.command(epilog=EXIT_CODES)

@@ -90,6 +90,8 @@ def _print(event: dict[str, Any]) -> None:
 
 
 def _log_event(event: dict[str, Any]) -> None:
+    if event["kind"] == "caught_up":
+        click.echo(f"{event['path']}: up to date")
     level = logging.ERROR if event["kind"] in ("alarm", "error", "parked") else logging.INFO
     _log.log(level, "%s", json.dumps(event, separators=(",", ":")))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tidings.client.errors import FellOff, Lost, Refused, Unwritten
+from tidings.client.errors import ClientError, FellOff, Lost, Refused, Unwritten
 from tidings.client.feed_api import NamedConsumers, Objects
 from tidings.client.poster import Poster
 from tidings.client.retries import Backoff
@@ -243,6 +243,7 @@ class SinkWorker:
         self._refused = ""  # event id of the rejected message; "" if it is from a copy
         self._copy = CopyCount()
         self.refused = ""  # the rejected object, as TYPE/ID
+        self._awaits_end = True  # until the store is at the end of the feed for the first time
 
     @property
     def is_writing(self) -> bool:
@@ -250,6 +251,7 @@ class SinkWorker:
         return self._worker is not None and self.progress.state == "running"
 
     def stop(self) -> None:
+        self._awaits_end = False
         worker = self._worker
         if worker is not None:
             worker.stop()
@@ -365,6 +367,11 @@ class SinkWorker:
         if isinstance(self._branch.sink, OwnedStore):
             self._branch.sink.count_batches()
         self._report_count()
+        if self._awaits_end and self.progress.state == "running":
+            with suppress(ClientError), self._source.opened(NamedConsumers) as api:
+                if _is_at_end(_position(api, self.consumer)):
+                    self._awaits_end, progress = False, self.progress
+                    self._say("caught_up", path=progress.name, records=progress.records)
 
     def _check_copy(self) -> None:
         assert self._worker is not None
@@ -489,9 +496,9 @@ _STUCK = (WAITING, "failing")
 class Runner:
     """One run of a pipeline.
 
-    *send* is called with each event: `boot`, `metrics`, `waiting`, `alarm`, `error`, `parked` and
-    `exit`. *adopt* has, by store, the number of rows that a target of another owner must have to be
-    taken over. If *fail_fast*, the run ends as soon as a reader or a store has failed.
+    *send* is called with each event: `boot`, `caught_up`, `metrics`, `waiting`, `alarm`, `error`,
+    `parked` and `exit`. *adopt* has the rows, by store, that a target of another owner must have to
+    be taken over. If *fail_fast*, the run ends as soon as a reader or a store has failed.
     """
 
     def __init__(
@@ -607,7 +614,7 @@ class Runner:
         position = _position(api, store.consumer)
         if store.progress.state in _STUCK and not self._was_at_end:
             return position is not None or self._pipeline.source.start != "now"
-        return position is not None and position["lag_pages"] == 0 and not position["copying"]
+        return _is_at_end(position)
 
     def _metrics(self) -> None:
         for each in self.progress:
@@ -645,3 +652,7 @@ def _position(api: NamedConsumers, consumer: str) -> dict[str, Any] | None:
         if refused.code != UNKNOWN:
             raise
         return None
+
+
+def _is_at_end(position: dict[str, Any] | None) -> bool:
+    return position is not None and position["lag_pages"] == 0 and not position["copying"]
