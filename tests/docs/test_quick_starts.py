@@ -49,7 +49,7 @@ _ACTIVATES = re.compile(r"^\. .*/activate$", re.MULTILINE)
 # What such commands have printed when they work, if the page does not show their output.
 _BEGUN = {"make run": "tidings serve ready", "tidings tail": "insert"}
 _TIME_LIMIT = 28  # exit code of curl, after `--max-time`
-ELSEWHERE = ("FASTAPI.md",)  # test_fastapi.py
+ELSEWHERE = ("AWS.md", "FASTAPI.md")  # tests/release/test_clone.py, test_fastapi.py
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "FRONTEND.md": ("node", "browser"),
     "OPERATOR.md": ("curl",),
