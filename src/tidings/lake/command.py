@@ -399,7 +399,7 @@ def follow(
             run_report.tables = tables
 
             def show_batch(batch: Batch) -> None:
-                (_as_json if as_json else _as_text)(batch)
+                click.echo(json.dumps(asdict(batch)) if as_json else _as_text(batch))
                 run_report.went_on()
 
             follower = Follower(tables, source, 0 if once else every, allow_gaps, show_batch)
@@ -426,17 +426,13 @@ def _source(named: NamedFeed, archive: str | None) -> Source:
     return Source({name: value for name, value in given.items() if value})
 
 
-def _as_json(batch: Batch) -> None:
-    click.echo(json.dumps(asdict(batch)))
-
-
-def _as_text(batch: Batch) -> None:
+def _as_text(batch: Batch) -> str:
     left = sum(batch.left.values())
     more = f"; {left:,} objects have data that do not fit their columns" if left else ""
     for name, reason in batch.failed.items():
         more += f"; the table of {name} is not updated any more: {printable(reason)}"
     counted = f"{batch.operations:,} operations in {batch.seconds:.1f} s"
-    click.echo(f"page {batch.page:,}: {counted}{more}")
+    return f"page {batch.page:,}: {counted}{more}"
 
 
 @click.command(epilog=EXIT_CODES)

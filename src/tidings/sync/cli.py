@@ -139,6 +139,7 @@ def report_sync(lineage: Lineage | None, counts: Callable[[], Counts]) -> Iterat
                 run.wrote(feed, counted.applied)
 
 
+_PHASES_MAX = 10  # bars on the terminal; a command that runs until Ctrl-C has ever more phases
 _LOOK_S = 0.3  # the time between two queries of the engine's progress
 
 
@@ -180,6 +181,8 @@ class Phases:
         """End the current phase, and start the phase *name*."""
         self._finish()
         self._task = self._progress.add_task(name, total=total)
+        for each in self._progress.task_ids[:-_PHASES_MAX]:
+            self._progress.remove_task(each)
 
     def advance(self, count: int) -> None:
         if self._task is not None:
