@@ -68,7 +68,8 @@ def bounds(
     """
     changed: dict[str, int] = dict(others or {})
     if small:
-        changed |= {"READ_PAGES_BYTES_MAX": 1_200, "FRAME_BYTES_MAX": 500, "COPY_STEP_ROWS": 7}
+        changed |= {"READ_PAGES_BYTES_MAX": 1_200, "SERVER_READ_BYTES_MAX": 1_200}
+        changed |= {"FRAME_BYTES_MAX": 500, "COPY_STEP_ROWS": 7}
         changed |= {"FEW_SUBSCRIPTIONS": 1}  # of two or more each key is looked up
         changed |= {"ERASURE_PAGES": 3}
         changed |= {"CORRECT_SECTION": 4, "CORRECT_BATCH_BYTES": 400}

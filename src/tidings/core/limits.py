@@ -35,7 +35,8 @@ APPEND_ATTEMPTS_MAX = 8  # attempts; each fails if a filler was faster; eight fa
 
 # --- reading ---------------------------------------------------------------------------------
 READ_ITEMS_MAX = 4_000  # items per query; 4,000 small ones fill 1 MB, where DynamoDB ends a query
-READ_PAGES_BYTES_MAX = 128 * 1024  # size of the pages in one read; a stream that catches up has two
+READ_PAGES_BYTES_MAX = 1024 * 1024  # size of the pages in one read, the maximum of a DynamoDB query
+SERVER_READ_BYTES_MAX = 128 * 1024  # the same of a server; a stream that catches up has two reads
 NEAR_PAGES = 64  # reads this close to the known end are strongly consistent, to save a second read
 PIECE_CHARS = 128 * 1024  # size of the pieces of a stream; one read may return some MB of text
 STREAM_S_MIN = 60  # clients treat the end of a shorter stream as a failure, and back off

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.contract import samples
+from tidings.core import limits
 from tidings.core.auth.keys import KeyStore
 from tidings.core.changeagent.documents import OperatorDocument, OperatorDocuments
 from tidings.core.consumers.consumer import ConsumerStore
@@ -75,10 +76,11 @@ def page(number: int, expires_ms: int = 0) -> Page:
     return Page(number, "{}", "a", 1, expires_ms)
 
 
-def test_what_was_acknowledged_outlives_a_kill(path: Path) -> None:
+def test_what_was_acknowledged_outlives_a_kill(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every page for which `put` returned is there unchanged, and the head is at or after the last
     one.
     """
+    monkeypatch.setattr(limits, "SERVER_READ_BYTES_MAX", 1 << 30)
     command = [sys.executable, "-c", WRITER, str(path)]
     search = {"PYTHONPATH": ":".join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=search) as writer:

@@ -14,6 +14,7 @@ from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING
 
+from tidings.core import limits
 from tidings.core.model.pages import Page
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
@@ -21,6 +22,8 @@ from tidings.server.sqlite.log import SqliteLog
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import pytest
 
 FEED = "main"
 COMMITS = 40
@@ -96,8 +99,11 @@ def recovered(image: Image, path: Path) -> int:
         return log.head(FEED)
 
 
-def test_no_loss_of_power_takes_what_was_acknowledged(tmp_path: Path) -> None:
+def test_no_loss_of_power_takes_what_was_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A commit is there as a whole or not at all, and each before it is."""
+    monkeypatch.setattr(limits, "SERVER_READ_BYTES_MAX", 1 << 30)
     (tmp_path / "served").mkdir()
     taken, path = images(tmp_path / "served" / "feed.db"), tmp_path / "feed.db"
     random, kept, checkpoints, begun_anew = Random(1), set(), 0, 0

@@ -182,7 +182,7 @@ class SqliteLog:
                 for number, body, at_ms, slots, trace, skipped in rows:
                     size += len(body)
                     pages.more = bool(pages) and (
-                        size > limits.READ_PAGES_BYTES_MAX or len(pages) == limit
+                        size > limits.SERVER_READ_BYTES_MAX or len(pages) == limit
                     )
                     if pages.more:
                         break

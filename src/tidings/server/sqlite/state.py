@@ -117,7 +117,7 @@ class SqliteState:
             )
             for each in rows:
                 size += len(each[0]) + len(each[1])
-                if batch and size > limits.READ_PAGES_BYTES_MAX:
+                if batch and size > limits.SERVER_READ_BYTES_MAX:
                     rows.close()
                     return batch, True
                 batch.append(each)
