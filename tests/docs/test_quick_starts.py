@@ -2,7 +2,7 @@
 
     python -m tests.docs.test_quick_starts [PAGE...]
 
-plays pages in a new clone of the last commit, with what they install, and prints the time of each
+plays pages in a new clone of the last commit, installs their packages, and prints the time of each
 step. tests/release/test_clone.py plays README.md in this way.
 """
 
@@ -72,7 +72,7 @@ class Folder(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the environment of each shell: what reaches an index or database, and our port."""
+        """Return the environment of each shell: settings for an index or database, our port."""
         kept = {name: os.environ[name] for name in os.environ if _REACHES.match(name)}
         outside = os.pathsep.join(filter(self._is_outside, os.environ["PATH"].split(os.pathsep)))
         return {

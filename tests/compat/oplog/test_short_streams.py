@@ -205,7 +205,7 @@ def test_a_server_that_stops_ends_streams_in_order(scene: Scene) -> None:
 
 
 def test_streams_that_catch_up_take_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two pieces the loop serves others, however many streams catch up."""
+    """The loop serves others between two pieces, however many streams catch up."""
     monkeypatch.setattr(limits, "PIECE_CHARS", 1)
     cursors = [scene.post(op(f"x{number}")).id_prefix + "000000" for number in range(10)]
     written: list[int] = []

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 
 
 _LASTING_MAX = 8  # cached texts; sufficient for the pages that many streams get at the same time
-# The last pages that were sent, for the streams that come back together after a restart: 4 MB.
+# The last pages that were sent, for the streams that come back together after a restart: 4 MB
+# of ASCII.
 _SENT_MAX, _SENT_CHARS_MAX = 128, 32 * 1024
 _sent: Newest[object, str] = Newest(_SENT_MAX)
 _NAMED_LINES = 16  # fewer lines are parsed faster than a hundred values are searched in their names
@@ -180,7 +181,7 @@ def page_events(
         yield from PageSlice(page, first, wanted.erasures).events()
         return
     text = page.text
-    if not wanted.may_match(text) or not _may_match(text, wanted):
+    if not wanted.may_match(text) or (wanted.is_long and not _may_match(text, wanted)):
         return
     prefix = page.id_prefix
     for slot, line in page.number_lines(lines_of(text), first):
@@ -189,11 +190,11 @@ def page_events(
 
 
 def _may_match(text: str, wanted: Filter, removed: Iterable[Iterable[str]] = ()) -> bool:
-    """Return False only if *wanted* is long, and no line of *text* matches or removes a parent.
+    """Return False only if no line of *text* matches the filter or removes one of its parents.
 
     *removed* are the parents that the lines remove.
     """
-    if not wanted.is_long or text.count("\n") < _NAMED_LINES:
+    if text.count("\n") < _NAMED_LINES:
         return True
     names = _names(text)
     return wanted.may_match_any(names._replace(parents=names.parents.union(*removed)))
@@ -212,7 +213,12 @@ def _events_and_leaves(
 ) -> Iterator[Event]:
     if page.compacted:
         removed = None  # unknown: compaction may have removed an operation that removed a parent
-    if removed is not None and not _may_match(page.text, wanted, removed.values()):
+    # Look at the filter first: the text of a packed page is inflated at each use.
+    if (
+        wanted.is_long
+        and removed is not None
+        and not _may_match(page.text, wanted, removed.values())
+    ):
         return
     for slot, line in page.entries(first):
         operation = parse_line(line)

@@ -252,15 +252,15 @@ def keys_of(operation: Operation) -> Iterator[str]:
 def _begins(id: str, wanted: frozenset[str]) -> bool:
     if id in wanted:
         return True
-    # No beginning is the beginning of another one, so only the last one up to *id* can match.
-    beginnings = _beginnings(wanted)
-    at = bisect_right(beginnings, id)
-    return at > 0 and id.startswith(beginnings[at - 1])
+    # No prefix begins with another one, so only the last one up to *id* can match.
+    prefixes = _prefixes(wanted)
+    at = bisect_right(prefixes, id)
+    return at > 0 and id.startswith(prefixes[at - 1])
 
 
 @lru_cache(maxsize=_SIEVES_MAX)
-def _beginnings(wanted: frozenset[str]) -> list[str]:
-    """Return the texts in front of a `*`, sorted, without those that begin with another one."""
+def _prefixes(wanted: frozenset[str]) -> list[str]:
+    """Return the sorted prefixes in *wanted* without `*`, except those that begin with another."""
     found: list[str] = []
     for each in sorted(value[:-1] for value in wanted if value.endswith(ANY)):
         if not found or not each.startswith(found[-1]):
@@ -268,12 +268,12 @@ def _beginnings(wanted: frozenset[str]) -> list[str]:
     return found
 
 
-def _occurs_in(wanted: str, ids: Sequence[str]) -> bool:
-    """Return True if the value *wanted* of a filter matches one of the sorted *ids*."""
-    beginning = wanted.removesuffix(ANY)
-    at = bisect_left(ids, beginning)
+def _occurs_in(value: str, ids: Sequence[str]) -> bool:
+    """Return True if *value*, an id or a prefix with `*`, matches one of the sorted *ids*."""
+    prefix = value.removesuffix(ANY)
+    at = bisect_left(ids, prefix)
     return at < len(ids) and (
-        ids[at].startswith(beginning) if wanted.endswith(ANY) else ids[at] == wanted
+        ids[at].startswith(prefix) if value.endswith(ANY) else ids[at] == value
     )
 
 

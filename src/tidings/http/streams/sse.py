@@ -380,7 +380,7 @@ class EventStreams:
         """Send the pieces of *chunk* until the stream ends; return True if any piece was sent."""
         sent, pieces = False, chunk.pieces()
         while True:
-            # Of the streams that catch up, one builds and writes a piece in a turn of the loop.
+            # One of the streams that catch up builds and writes a piece in a turn of the loop.
             async with self._turns:
                 await asyncio.sleep(0)
             piece = next(pieces, None)
