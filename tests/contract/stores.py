@@ -64,11 +64,7 @@ from tidings.aws.dynamodb.records import DynamoDBRecords
 from tidings.aws.dynamodb.registry import DynamoDBRegistry
 from tidings.aws.dynamodb.relays import DynamoDBRelays
 from tidings.aws.dynamodb.removal import DynamoDBFeedData
-from tidings.aws.dynamodb.state import (
-    DynamoDBRemovedParents,
-    DynamoDBState,
-    DynamoDBSums,
-)
+from tidings.aws.dynamodb.state import DynamoDBRemovedParents, DynamoDBState, DynamoDBSums
 from tidings.aws.dynamodb.tags import DynamoDBTags
 from tidings.aws.effects import now_ms
 from tidings.core.auth.quotas import KeyUsage
@@ -105,12 +101,7 @@ from tidings.server.sqlite.log import (
 )
 from tidings.server.sqlite.records import SqliteRecords
 from tidings.server.sqlite.removal import SqliteFeedData
-from tidings.server.sqlite.state import (
-    SqliteRemovedParents,
-    SqliteState,
-    SqliteSums,
-    SqliteTags,
-)
+from tidings.server.sqlite.state import SqliteRemovedParents, SqliteState, SqliteSums, SqliteTags
 
 DYNAMODB_LOCAL = pytest.param("dynamodb-local", marks=pytest.mark.java)
 ENGINES = ("memory", "sqlite", "moto", DYNAMODB_LOCAL)

@@ -318,10 +318,7 @@ class TestErasures:
         for erasure in (ERASURE, ERASURE_2):
             assert stores.erasures.save(feed, erasure)
         assert stores.erasures.save(f"{feed}-other", ERASURE)
-        assert [each.id for each in stores.erasures.erasures(feed)] == [
-            ERASURE_2.id,
-            ERASURE.id,
-        ]
+        assert [each.id for each in stores.erasures.erasures(feed)] == [ERASURE_2.id, ERASURE.id]
         assert [each.id for each in stores.erasures.erasures(feed, ERASURE_2.id)] == [ERASURE.id]
         assert [each.id for each in stores.erasures.erasures(feed, limit=1)] == [ERASURE_2.id]
 

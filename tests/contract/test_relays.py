@@ -279,10 +279,7 @@ def test_a_password_of_an_upstream_is_kept_for_one_feed(client: DynamoDBClient) 
 
 
 FIRST = put("a", 0, by="ann", gone=None)
-WRITES = {
-    "UpdateItem": [FIRST],
-    "DeleteItem": [Write(THING, "b", None, expected_version(1))],
-}
+WRITES = {"UpdateItem": [FIRST], "DeleteItem": [Write(THING, "b", None, expected_version(1))]}
 
 
 @pytest.fixture

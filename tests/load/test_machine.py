@@ -24,9 +24,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     program = "open('/proc/self/comm', 'w').write('ingest'); "
     program += "held = bytearray(b'x' * 2**25); print(flush=True); input()"
     with subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()

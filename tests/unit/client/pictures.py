@@ -98,11 +98,7 @@ def take(browser: ClientConnection, folder: Path) -> None:
 
 def record(browser: ClientConnection, folder: Path) -> None:
     """Write a recording of 20 seconds into *folder*: events arrive, and a person looks at one."""
-    with (
-        Server() as host,
-        httpx.Client(base_url=host.url) as http,
-        chromium.tab(browser) as page,
-    ):
+    with Server() as host, httpx.Client(base_url=host.url) as http, chromium.tab(browser) as page:
         changes = list(operations())
         for change in changes[:-_FRAMES]:
             http.post("ops", json=change).raise_for_status()

@@ -73,11 +73,7 @@ NOW = 1_763_000_000_000
 RETENTION = Retention(age_ms=2 * limits.RETENTION_MS_MIN, records_min=0)
 TOMBSTONE_MS = RETENTION.age_ms + limits.TOMBSTONE_SLACK_MS
 PAGE_MS = RETENTION.age_ms + limits.TTL_SLACK_MS
-SETTINGS = replace(
-    Shared.read({"TIDINGS_OPEN": "true"}),
-    feeds=FEEDS,
-    consumer_ms=RETENTION.age_ms,
-)
+SETTINGS = replace(Shared.read({"TIDINGS_OPEN": "true"}), feeds=FEEDS, consumer_ms=RETENTION.age_ms)
 
 
 def unpacked(message: str) -> str:

@@ -145,9 +145,7 @@ def test_requests_are_traced_after_a_clock_that_was_ahead() -> None:
     tracer = Tracer(
         REQUESTED,
         runtime_of(
-            lambda: now["wall"],
-            steady=lambda: now["steady"] + 10**9,
-            new_id=lambda: "d" * 32,
+            lambda: now["wall"], steady=lambda: now["steady"] + 10**9, new_id=lambda: "d" * 32
         ),
     )
     assert tracer.choose(TRACE)

@@ -79,10 +79,7 @@ def test_before_a_copy_the_objects_go(kind: Kind, url: str) -> None:
 
 def test_a_worker_that_was_overtaken_writes_nothing(kind: Kind, url: str) -> None:
     """This holds however late its transaction is; the later worker continues."""
-    with (
-        opened(kind.sink(url, "overtaken")) as old,
-        opened(kind.sink(url, "overtaken")) as new,
-    ):
+    with opened(kind.sink(url, "overtaken")) as old, opened(kind.sink(url, "overtaken")) as new:
         old.write([video("insert", "a", 1)], 9)
         new.write([video("delete", "a", 2)], 10)
         with pytest.raises(Overtaken, match=r"worker (10|later than 9) writes overtaken"):

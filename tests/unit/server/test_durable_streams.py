@@ -252,16 +252,9 @@ def test_a_page_and_its_producer_are_written_together(tmp_path: Path) -> None:
     database = Database(tmp_path / "feed.db")
     pages, store = SqliteLog(database), Failing(database)
     runtime = replace(Scene().runtime, clock=lambda: NOW)
-    appender = Appender(
-        log=pages,
-        claims=SqliteClaims(database),
-        runtime=runtime,
-    )
+    appender = Appender(log=pages, claims=SqliteClaims(database), runtime=runtime)
     writer = StreamWriter(
-        appender=appender,
-        store=store,
-        runtime=runtime,
-        tracer=Tracer(OFF, runtime),
+        appender=appender, store=store, runtime=runtime, tracer=Tracer(OFF, runtime)
     )
     writer.create("main", "s", Appending(b"a", "text/plain"))
     before = store.stream("main", "s"), pages.head("main")

@@ -31,13 +31,7 @@ from tidings.http.streams.tail_poller import SLICE
 from tidings.server import processes
 from tidings.server.meters import Meters
 from tidings.server.running import Server
-from tidings.server.socket_protocol import (
-    BURST_S,
-    FRAME_S,
-    MESSAGE_S,
-    SLICE_BYTES,
-    SocketProtocol,
-)
+from tidings.server.socket_protocol import BURST_S, FRAME_S, MESSAGE_S, SLICE_BYTES, SocketProtocol
 from tidings.server.sockets import OUTGOING_BYTES_MAX, ROOM_BYTES, SocketApp, Sockets
 from tidings.server.sockets import _Client as Client
 

@@ -76,11 +76,7 @@ class Cloud:
 
 @pytest.fixture
 def job(
-    twin: Twin,
-    feed: str,
-    tmp_path: Path,
-    session: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
+    twin: Twin, feed: str, tmp_path: Path, session: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> Cloud:
     monkeypatch.setattr(spark_session, "cluster", lambda: nullcontext(session))
     return Cloud(twin, feed, tmp_path)

@@ -218,8 +218,7 @@ def test_a_request_is_told_once_it_is_in_the_log(scene: Scene, lines: list[Trace
 def test_a_request_that_is_refused_is_not_told(scene: Scene, lines: list[TraceRecord]) -> None:
     """It has no page."""
     ingester = replace(
-        scene.ingester,
-        tracer=Tracer(REQUESTED, replace(scene.runtime, trace=lines.append)),
+        scene.ingester, tracer=Tracer(REQUESTED, replace(scene.runtime, trace=lines.append))
     )
     with pytest.raises(Exception, match="JSON"):
         ingester.accept(PostRequest(FEED, b"?", "application/json", trace=TRACE))

@@ -158,10 +158,7 @@ class Node:
             coordinator=self.coordinator,
         )
         return RelayControl(
-            reporter=reporter,
-            waker=scene.waker,
-            profiles=scene.profiles,
-            runtime=scene.runtime,
+            reporter=reporter, waker=scene.waker, profiles=scene.profiles, runtime=scene.runtime
         )
 
     @property

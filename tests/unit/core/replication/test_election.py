@@ -141,12 +141,7 @@ def test_D41_roles_are_configured_without_a_coordinator() -> None:
     follower = Source(MASTER, role=Role.FOLLOWER, leader=address(0))
     assert static_assignment(leader) == Assignment(Role.LEADER, MASTER)
     assert static_assignment(follower) == Assignment(Role.FOLLOWER, address(0))
-    elector = Elector(
-        feed=FEED,
-        source=follower,
-        coordinator=LOST,
-        runtime=runtime_of(lambda: NOW),
-    )
+    elector = Elector(feed=FEED, source=follower, coordinator=LOST, runtime=runtime_of(lambda: NOW))
     assert elector.assignment(Relay(FEED)) == Assignment(Role.FOLLOWER, address(0))
     elector.leave()
 
@@ -154,12 +149,7 @@ def test_D41_roles_are_configured_without_a_coordinator() -> None:
 def test_who_never_knew_a_coordinator_leads() -> None:
     """It copies as if it were alone, which is safe, and better than not to copy."""
     source = Source(MASTER, role=Role.ELECTED, address=address(0), cluster="c")
-    elector = Elector(
-        feed=FEED,
-        source=source,
-        coordinator=None,
-        runtime=runtime_of(lambda: NOW),
-    )
+    elector = Elector(feed=FEED, source=source, coordinator=None, runtime=runtime_of(lambda: NOW))
     assert elector.assignment(Relay(FEED)) == Assignment(Role.LEADER, MASTER)
     followed = Relay(FEED, role=Role.FOLLOWER, upstream=address(3))
     assert previous_assignment(source, followed) == Assignment(Role.FOLLOWER, address(3))

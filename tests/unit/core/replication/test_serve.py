@@ -28,15 +28,7 @@ from tidings.core.model.operations import event_of
 from tidings.core.model.pages import Page, Pages, encode, filler
 from tidings.core.replication import serve
 from tidings.core.replication.serve import PagesRequest, ReplicationReader, RowsRequest
-from tidings.core.replication.source import (
-    ALL,
-    Mod,
-    Range,
-    Selection,
-    hash_of,
-    parse_share,
-    select,
-)
+from tidings.core.replication.source import ALL, Mod, Range, Selection, hash_of, parse_share, select
 from tidings.core.replication.wire import (
     ReplicationBatch,
     Rows,
