@@ -414,7 +414,7 @@ def test_all_are_woken_by_one_read() -> None:
         log.append(1)
         await asyncio.gather(*waiting)
         assert poller.tail is not None
-        assert [held.page.number for held in poller.tail.after(0)] == [1]
+        assert [each.number for each in poller.tail.after(0)] == [1]
 
     assert run(scene).reads == [0]
 

@@ -4,9 +4,9 @@ The field `ref` is the address of the event's object, built from a template of t
 when the event is sent, not when the operation is stored, so that a changed template applies to all
 operations.
 
-A part is a sequence of events of a catch-up. Its lines are parsed only when a transport requests
-the events. Unfiltered operations become SSE text by slicing their lines. This avoids parsing JSON
-and building events, which would be most of the cost of a replay.
+A part is a sequence of events of a catch-up. Operations become SSE text by slicing their lines.
+This avoids building events, which would be most of the cost of a replay. The lines of a large page
+are parsed once for all filters, and filters that select the same lines share their text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tidings.core.model.events import (
@@ -47,12 +47,16 @@ if TYPE_CHECKING:
     from tidings.core.state.rows import Row
 
 
-_LASTING_MAX = 8  # cached texts; sufficient for the pages that many streams get at the same time
 # The last pages that were sent, for the streams that come back together after a restart: 4 MB
 # of ASCII.
-_SENT_MAX, _SENT_CHARS_MAX = 128, 32 * 1024
+_SENT_MAX, _SENT_CHARS_MAX, _LONG_MAX = 128, 32 * 1024, 16
 _sent: Newest[object, str] = Newest(_SENT_MAX)
-_NAMED_LINES = 16  # fewer lines are parsed faster than a hundred values are searched in their names
+_sent_long: Newest[object, str] = Newest(_LONG_MAX)  # texts with more characters
+# Texts of pages that a filter was applied to. The second filter has the lines parsed for all that
+# follow; 1,000 operations then take some 400 KB.
+_NAMED_MAX = 32
+_named: Newest[str, Names | None] = Newest(_NAMED_MAX)
+_UNNAMED_LINES = 16  # so few lines are parsed faster than a hundred values are searched in names
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +72,12 @@ class Chosen:
         return "".join(map(to_sse, self.picked))
 
 
+NO_EVENTS = Chosen(())
+
+
 @dataclass(frozen=True, slots=True)
 class PageSlice:
-    """All operations of *page* from slot *first* on; for *erasures* see `Filter`."""
+    """The operations of *page* from slot *first* on; for *erasures* see `Filter`."""
 
     page: Page
     first: int = 0
@@ -82,16 +89,16 @@ class PageSlice:
             yield of_line(prefix, slot, line, self.page.trace, erasures=self.erasures)
 
     def sse(self) -> str:
-        """Return the text, from memory if another stream has sent the whole page a moment ago."""
+        """Return the text, from memory if another stream has sent the same page a moment ago."""
         if self.first:
             return self._text()
         page = self.page
         key = page.id_prefix, page.body, page.slots, self.erasures
-        text = _sent.get(key)
+        text = _sent.get(key) or _sent_long.get(key)
         if text is None:
             text = self._text()
-            if len(text) <= _SENT_CHARS_MAX:
-                _sent[key] = text
+            cache = _sent if len(text) <= _SENT_CHARS_MAX else _sent_long
+            cache[key] = text
         return text
 
     def _text(self) -> str:
@@ -136,23 +143,6 @@ class Written:
         return "".join(map(self.write, self.part.events()))
 
 
-@dataclass(frozen=True)
-class Lasting:
-    """A part that many streams request. Its text is built once."""
-
-    part: Part
-
-    def events(self) -> Iterable[Event]:
-        return self.part.events()
-
-    def sse(self) -> str:
-        return self._text
-
-    @cached_property
-    def _text(self) -> str:
-        return self.part.sse()
-
-
 def page_part(
     page: Page, wanted: Filter, first: int = 0, removed: RemovedBySlot | None = None
 ) -> Part:
@@ -160,52 +150,57 @@ def page_part(
 
     For *removed* see `page_events`.
     """
+    if wanted.leave:
+        return Chosen(list(_events_and_leaves(page, wanted, first, removed)))
     if wanted.is_everything:
         return PageSlice(page, first, wanted.erasures)
-    return Chosen(list(page_events(page, wanted, first, removed)))
+    found = _matching(page, wanted, first)
+    if found is None:
+        return PageSlice(page, 0, wanted.erasures)
+    return PageSlice(page.only(found), 0, wanted.erasures) if found else NO_EVENTS
 
 
 def page_events(
     page: Page, wanted: Filter, first: int = 0, removed: RemovedBySlot | None = None
-) -> Iterator[Event]:
-    """Yield the operations of *page* from slot *first* on that match the filter.
+) -> Iterable[Event]:
+    """Return the operations of *page* from slot *first* on that match the filter.
 
-    If the filter requests events `leave`, also yield a `leave` for each operation that removed a
+    If the filter requests events `leave`, also return a `leave` for each operation that removed a
     matching parent. *removed* has the parents that the operations of the page removed, or is None
     if they are unknown.
     """
-    if wanted.leave:
-        yield from _events_and_leaves(page, wanted, first, removed)
-        return
-    if wanted.is_everything:
-        yield from PageSlice(page, first, wanted.erasures).events()
-        return
+    return page_part(page, wanted, first, removed).events()
+
+
+def _matching(page: Page, wanted: Filter, first: int) -> Sequence[tuple[int, str]] | None:
+    """Return the slots and lines from slot *first* on that match the filter; None if all match."""
     text = page.text
-    if not wanted.may_match(text) or (wanted.is_long and not _may_match(text, wanted)):
-        return
-    prefix = page.id_prefix
-    for slot, line in page.number_lines(lines_of(text), first):
-        if wanted.may_match(line) and wanted.matches(parse_line(line)):
-            yield of_line(prefix, slot, line, page.trace, erasures=wanted.erasures)
-
-
-def _may_match(text: str, wanted: Filter, removed: Iterable[Iterable[str]] = ()) -> bool:
-    """Return False only if no line of *text* matches the filter or removes one of its parents.
-
-    *removed* are the parents that the lines remove.
-    """
-    if text.count("\n") < _NAMED_LINES:
-        return True
+    if not wanted.may_match(text):
+        return ()
+    lines = lines_of(text)
     names = _names(text)
-    return wanted.may_match_any(names._replace(parents=names.parents.union(*removed)))
+    if names is None:
+        some = [each for each in page.number_lines(lines, first) if wanted.may_match(each[1])]
+        found = [each for each in some if wanted.matches(parse_line(each[1]))]
+    elif wanted.may_match_any(names):
+        entries = [*page.number_lines(lines)]
+        found = [entries[at] for at in wanted.select(names) if entries[at][0] >= first]
+    else:
+        return ()
+    return None if 0 < len(found) == len(lines) else found
 
 
-@lru_cache(maxsize=_LASTING_MAX)
-def _names(text: str) -> Names:
-    """Return the names of the lines of *text*; cache them for all streams at the end of a feed."""
-    found = [parse_line(line) for line in lines_of(text)]
-    parents = frozenset(parent for each in found for parent in each.parents)
-    return Names(frozenset(each.type for each in found), parents, sorted(each.id for each in found))
+def _names(text: str) -> Names | None:
+    """Return the names of the lines of *text*; None if it is short, or no filter has asked yet."""
+    if text.count("\n") < _UNNAMED_LINES:
+        return None
+    if text not in _named:
+        _named[text] = None
+        return None
+    names = _named.get(text)
+    if names is None:
+        _named[text] = names = Names.of([parse_line(line) for line in lines_of(text)])
+    return names
 
 
 def _events_and_leaves(
@@ -214,12 +209,10 @@ def _events_and_leaves(
     if page.compacted:
         removed = None  # unknown: compaction may have removed an operation that removed a parent
     # Look at the filter first: the text of a packed page is inflated at each use.
-    if (
-        wanted.is_long
-        and removed is not None
-        and not _may_match(page.text, wanted, removed.values())
-    ):
-        return
+    if wanted.is_long and removed is not None and (names := _names(page.text)) is not None:
+        parents = names.parents.union(*removed.values())
+        if not wanted.may_match_any(names._replace(parents=parents)):
+            return
     for slot, line in page.entries(first):
         operation = parse_line(line)
         if wanted.matches(operation):
@@ -276,21 +269,21 @@ class Linked:
         return (with_ref(event, self.template) for event in self.part.events())
 
     def sse(self) -> str:
-        if isinstance(self.part, Lasting):
-            return _lasting_text(self.part, self.template)
+        if isinstance(self.part, PageSlice):
+            return _linked_text(self.part, self.template)
         return _text(self.part, self.template)
 
 
-# A sequence of events. `sse` returns the same events as `events`, as SSE blocks. Most parts build
+# A sequence of events. `sse` returns the same events as `events`, as SSE blocks. Many parts build
 # the blocks again at each call of `sse`, so a caller should call `sse` only once.
-Part = Chosen | PageSlice | Rows | Written | Lasting | Linked
+Part = Chosen | PageSlice | Rows | Written | Linked
 
 
 def _text(part: Part, template: str) -> str:
     return "".join(to_sse(with_ref(event, template)) for event in part.events())
 
 
-@lru_cache(maxsize=_LASTING_MAX)
-def _lasting_text(part: Lasting, template: str) -> str:
+@lru_cache(maxsize=_LONG_MAX)
+def _linked_text(part: PageSlice, template: str) -> str:
     """Return the text of *part*; cache it for all streams that wait at the end of a feed."""
     return _text(part, template)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.catchup import matching
 from tidings.core.catchup.catchup import LIVE, Progress
-from tidings.core.catchup.matching import Chosen, Lasting, PageSlice, Written, page_part
+from tidings.core.catchup.matching import Chosen, Written, page_part
 from tidings.core.errors import Rejected
 from tidings.core.model import cursors, envelopes, filters
 from tidings.core.model.events import OPTIONS, Event, EventOptions
@@ -41,28 +41,20 @@ if TYPE_CHECKING:
     from tidings.core.state.rows import StateStore
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """An unpacked page and the part with all its events. The text of the part is built once."""
-
-    page: Page
-    part: Lasting
-
-
 @dataclass(slots=True)
 class Tail:
     """A cache of the last pages of a log. *last* is the last page that was added."""
 
     last: int = 0
     bytes_max: int = limits.TAIL_BYTES_MAX
-    _held: deque[Held] = field(default_factory=deque)
+    _pages: deque[Page] = field(default_factory=deque)
     _size: int = 0
     _before: int = 0  # the page before the first cached page
 
     def start(self, last: int) -> None:
         """Clear the cache, and continue after page *last*."""
         self.last, self._before, self._size = last, last, 0
-        self._held.clear()
+        self._pages.clear()
 
     def extend(self, run: Run) -> bool:
         """Add the pages that were read after `last`; return True if there are new pages."""
@@ -81,27 +73,22 @@ class Tail:
         """Return True if all pages after *page* up to `last` are cached."""
         return page >= self._before
 
-    def after(self, page: int) -> list[Held]:
+    def after(self, page: int) -> list[Page]:
         """Return the cached pages after *page*, in order; [] if *page* is `last` or after it.
 
         The cache must reach *page*; see `reaches`.
         """
         assert self.reaches(page)
-        following = [*takewhile(lambda held: held.page.number > page, reversed(self._held))]
-        return following[::-1]
+        return [*takewhile(lambda each: each.number > page, reversed(self._pages))][::-1]
 
     def _hold(self, page: Page) -> None:
-        self._held.append(Held(page, Lasting(PageSlice(page))))
+        self._pages.append(page)
         self.last = page.number
-        self._size += _weight(page)
+        self._size += limits.TAIL_PAGE_BYTES + len(page.body)
         while self._size > self.bytes_max:
-            page = self._held.popleft().page
-            self._before, self._size = page.number, self._size - _weight(page)
-
-
-def _weight(page: Page) -> int:
-    """Return the memory that *page* takes. Its text is cached twice: as lines and as blocks."""
-    return limits.TAIL_PAGE_BYTES + 2 * len(page.body)
+            page = self._pages.popleft()
+            self._before = page.number
+            self._size -= limits.TAIL_PAGE_BYTES + len(page.body)
 
 
 _NO_FILTER: Mapping[str, str | None] = {}
@@ -209,6 +196,11 @@ class Stream:
         self.template = self.access.gate.guard.profiles.profile(self.feed).object_url
 
     @property
+    def text_form(self) -> Hashable:
+        """Return a value that is equal for streams with the same text for the same parts."""
+        return self.template, self.format
+
+    @property
     def text_key(self) -> Hashable:
         """Return a value that is equal for streams with the same text for the same pages.
 
@@ -257,16 +249,20 @@ class Stream:
 
     def take(self, tail: Tail) -> Chunk | None:
         """Return the next events from memory only, or None if the stores must be read."""
+        parts = self.select(tail)
+        return None if parts is None else self.chunk(parts)
+
+    def select(self, tail: Tail) -> Sequence[Part] | None:
+        """Move to the end of *tail*; return the events on the way, or None as `take` does."""
         if self.filter.leave or not self.progress.in_step or not tail.reaches(self.progress.page):
             return None
-        held = tail.after(self.progress.page)
-        if held:
-            last = held[-1].page
-            self.progress = Progress(last.number, seconds=last.seconds)
-        if self.filter.is_everything and not self.filter.erasures:
-            parts: Sequence[Part] = [each.part for each in held]
-        else:
-            parts = [page_part(each.page, self.filter) for each in held]
+        pages = tail.after(self.progress.page)
+        if pages:
+            self.progress = Progress(pages[-1].number, seconds=pages[-1].seconds)
+        return [page_part(page, self.filter) for page in pages]
+
+    def chunk(self, parts: Sequence[Part]) -> Chunk:
+        """Return *parts*, which `select` has returned, in the format of this stream."""
         return Chunk(self._linked_parts(parts), at_frontier=True, progress=self.progress)
 
     def next(self) -> Chunk:

@@ -38,11 +38,18 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class Names(NamedTuple):
-    """The values of some operations for each of `FIELDS`. The ids are sorted."""
+    """The values of *operations* for each of `FIELDS`. The ids are sorted."""
 
     types: frozenset[str]
     parents: frozenset[str]
     ids: Sequence[str]
+    operations: Sequence[Operation]
+
+    @staticmethod
+    def of(operations: Sequence[Operation]) -> Names:
+        parents = frozenset(parent for each in operations for parent in each.parents)
+        types = frozenset(each.type for each in operations)
+        return Names(types, parents, sorted(each.id for each in operations), operations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +127,20 @@ class Filter:
         if self.parents is not None and self.parents.isdisjoint(names.parents):
             return False
         return self.ids is None or any(_occurs_in(each, names.ids) for each in self.ids)
+
+    def select(self, names: Names) -> Sequence[int]:
+        """Return the indexes of the operations in *names* that match."""
+        operations = names.operations
+        found: Sequence[int] = range(len(operations))
+        if self.kinds is not None:
+            return [at for at in found if self.matches(operations[at])]
+        if self.types is not None and not names.types <= self.types:
+            found = [at for at in found if operations[at].type in self.types]
+        if self.parents is not None:
+            found = [at for at in found if not self.parents.isdisjoint(operations[at].parents)]
+        if self.ids is not None:
+            found = [at for at in found if _begins(operations[at].id, self.ids)]
+        return found
 
     @property
     def is_everything(self) -> bool:

@@ -243,7 +243,7 @@ class ChangeLists(WaitingList):
         """
         tail = poller.tail if listing.at_end or listing.waiting else None
         if tail is not None and tail.reaches(listing.page):
-            pages = [each.page for each in tail.after(listing.page)]
+            pages = tail.after(listing.page)
             if not pages:
                 return listing
             before = replace(listing, entries=(), read=0)

@@ -98,19 +98,21 @@ class _Text(NamedTuple):
 class _Texts:
     """The texts of the pages in *tail*, each built and encoded once for all streams that need it.
 
-    The streams that need the same text have the same key (`text_key`) and the same progress.
+    The streams that need the same text have the same key (`text_key`) and the same progress, or
+    their filters select the same parts.
     """
 
     def __init__(self, tail: Tail) -> None:
         self._tail = tail
         self._texts: dict[tuple[Hashable, Progress], _Text | None] = {}
+        self._of_parts: dict[tuple[Hashable, ...], _Text] = {}
         self._key: Hashable = None
         self._progress: Progress | None = None
         self._text: _Text | None = None
 
     @property
     def built(self) -> int:
-        """Return the number of texts that were built."""
+        """Return the number of texts that were built or searched for."""
         return len(self._texts)
 
     def of(self, stream: Stream) -> _Text | None:
@@ -127,12 +129,16 @@ class _Texts:
 
     def _build(self, stream: Stream) -> _Text | None:
         before = stream.progress
-        chunk = stream.take(self._tail)
-        stream.progress = before
-        if chunk is None:
+        parts = stream.select(self._tail)
+        if parts is None:
             return None
-        text = chunk.text
-        return _Text(frame_chunk(text) if text else b"", stream.count(text), chunk.progress)
+        key = stream.text_form, stream.progress, *parts
+        if key not in self._of_parts:
+            text = stream.chunk(parts).text
+            frame = frame_chunk(text) if text else b""
+            self._of_parts[key] = _Text(frame, stream.count(text), stream.progress)
+        stream.progress = before
+        return self._of_parts[key]
 
 
 class LiveStream:

@@ -17,12 +17,13 @@ from tidings.core.auth.guard import Allowed, Credential
 from tidings.core.auth.passwords import hash_password
 from tidings.core.catchup import sse
 from tidings.core.catchup.catchup import Progress, in_log
+from tidings.core.catchup.matching import page_part
 from tidings.core.catchup.sse import Stream, Tail
 from tidings.core.erasure.entries import Entry, encode_entry
 from tidings.core.errors import InvalidFilter
 from tidings.core.log.reader import Run
 from tidings.core.model.cursors import START
-from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.core.model.filters import EVERYTHING, Filter, parse
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode, jump
 from tidings.core.settings.profiles import Profile
@@ -310,13 +311,13 @@ def test_pages_before_an_erasure_are_read_from_the_log() -> None:
     assert tail.reaches(0)
     tail.extend(Run(list(pages[2:])))
     assert not tail.reaches(1)
-    assert [held.page.number for held in tail.after(2)] == [3, 4]
+    assert [each.number for each in tail.after(2)] == [3, 4]
     tail.extend(Run([page(5, entry)]))
-    assert not tail.reaches(3) and [held.page.number for held in tail.after(4)] == [5]
+    assert not tail.reaches(3) and [each.number for each in tail.after(4)] == [5]
 
 
 def numbers(tail: Tail, behind: int) -> list[int]:
-    return [held.page.number for held in tail.after(behind)]
+    return [each.number for each in tail.after(behind)]
 
 
 def test_it_gives_what_follows() -> None:
@@ -384,13 +385,15 @@ def test_a_log_trimmed_above_its_end() -> None:
 
 
 def test_text_is_made_once() -> None:
-    """All who take an unfiltered page get the very same string."""
+    """All who take the same operations of a page get the very same string."""
     tail = Tail()
     tail.extend(Run([Page(1, encode([line(f"x{at}") for at in range(100)]), "", NOW)]))
-    (held,) = tail.after(0)
+    (page,) = tail.after(0)
 
-    assert held.part.sse() is held.part.sse()
-    assert [event.id[-6:] for event in held.part.events()][-1] == "000063"
+    parts = [page_part(page, EVERYTHING), page_part(page, parse("t,video", None))]
+
+    assert parts[0].sse() is parts[1].sse()
+    assert [event.id[-6:] for event in parts[0].events()][-1] == "000063"
 
 
 @pytest.mark.parametrize(
