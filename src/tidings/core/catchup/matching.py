@@ -32,7 +32,7 @@ from tidings.core.model.operations import (
     data_of,
     event_of,
     is_erasure,
-    parse_line,
+    operation_of,
     to_canonical_json,
 )
 from tidings.core.model.pages import lines_of
@@ -178,10 +178,10 @@ def _matching(page: Page, wanted: Filter, first: int) -> Sequence[tuple[int, str
     if not wanted.may_match(text):
         return ()
     lines = lines_of(text)
-    names = _names(text)
+    names = _names(text, wanted)
     if names is None:
         some = [each for each in page.number_lines(lines, first) if wanted.may_match(each[1])]
-        found = [each for each in some if wanted.matches(parse_line(each[1]))]
+        found = [each for each in some if wanted.matches(operation_of(each[1]))]
     elif wanted.may_match_any(names):
         entries = [*page.number_lines(lines)]
         found = [entries[at] for at in wanted.select(names) if entries[at][0] >= first]
@@ -190,16 +190,19 @@ def _matching(page: Page, wanted: Filter, first: int) -> Sequence[tuple[int, str
     return None if 0 < len(found) == len(lines) else found
 
 
-def _names(text: str) -> Names | None:
-    """Return the names of the lines of *text*; None if it is short, or no filter has asked yet."""
+def _names(text: str, wanted: Filter) -> Names | None:
+    """Return the names of the lines of *text*, or None if it is better searched for values.
+
+    This is so if the text is short, or a short filter is the first one that is applied to it.
+    """
     if text.count("\n") < _UNNAMED_LINES:
         return None
-    if text not in _named:
+    if text not in _named and not wanted.is_long:
         _named[text] = None
         return None
     names = _named.get(text)
     if names is None:
-        _named[text] = names = Names.of([parse_line(line) for line in lines_of(text)])
+        _named[text] = names = Names.of([operation_of(line) for line in lines_of(text)])
     return names
 
 
@@ -209,12 +212,12 @@ def _events_and_leaves(
     if page.compacted:
         removed = None  # unknown: compaction may have removed an operation that removed a parent
     # Look at the filter first: the text of a packed page is inflated at each use.
-    if wanted.is_long and removed is not None and (names := _names(page.text)) is not None:
+    if wanted.is_long and removed is not None and (names := _names(page.text, wanted)):
         parents = names.parents.union(*removed.values())
         if not wanted.may_match_any(names._replace(parents=parents)):
             return
     for slot, line in page.entries(first):
-        operation = parse_line(line)
+        operation = operation_of(line)
         if wanted.matches(operation):
             yield of_line(page.id_prefix, slot, line, page.trace, erasures=wanted.erasures)
         elif wanted.left_by(operation, None if removed is None else removed.get(slot, ())):
@@ -229,7 +232,7 @@ def row_event(cursor: str, row: Row, wanted: Filter, *, changed: bool) -> Event 
     have the parents that were removed from an object. The consumer therefore gets a `leave` for
     each object that does not match, because the object may have matched before.
     """
-    operation = None if wanted.is_everything else parse_line(row.line)
+    operation = None if wanted.is_everything else operation_of(row.line)
     if operation is None or wanted.matches(operation):
         if is_erasure(row.line):
             return Event(cursor, *content_of(row.line, erasures=wanted.erasures))

@@ -431,6 +431,15 @@ def key_of(line: str) -> str:
     return f"{match[2]}/{match[3]}" if match else object_key(parse_line(line))
 
 
+def operation_of(line: str) -> Operation:
+    """Return the same as `parse_line`, in most cases without a JSON parser."""
+    match = _ORDINARY.match(line)
+    if match is None:
+        return parse_line(line)
+    parents = tuple(match[1][1:-1].split('","')) if match[1] else ()
+    return Operation(event_of(line), match[2], match[3], parents)
+
+
 def parse_names(line: str) -> tuple[str, Sequence[str]]:
     """Return the `key_of` *line*, and its parents and tags."""
     match = _ORDINARY.match(line)

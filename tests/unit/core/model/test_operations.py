@@ -147,6 +147,7 @@ def test_a_line_is_one_line_and_reads_back(raw: dict[str, Any]) -> None:
     assert "\n" not in kept and "\r" not in kept
     assert operations.event_of(kept) == raw["event"].lower()
     operation = operations.parse_line(kept)
+    assert operations.operation_of(kept) == operation
     assert operation.type == raw["type"].lower()
     assert operation.id == raw["id"]
     assert list(operation.parents) == raw.get("parents", [])
