@@ -53,8 +53,8 @@ _SENT_MAX, _SENT_CHARS_MAX, _LONG_MAX = 128, 32 * 1024, 16
 _sent: Newest[object, str] = Newest(_SENT_MAX)
 _sent_long: Newest[object, str] = Newest(_LONG_MAX)  # texts with more characters
 # Texts of pages that a filter was applied to. The second filter has the lines parsed for all that
-# follow; 1,000 operations then take some 400 KB.
-_NAMED_MAX = 32
+# follow. Parsed lines take 4 times the memory of their text, with many parents 20 times.
+_NAMED_MAX, _NAMED_CHARS_MAX = 32, 2 * 1024 * 1024
 _named: Newest[str, Names | None] = Newest(_NAMED_MAX)
 _UNNAMED_LINES = 16  # so few lines are parsed faster than a hundred values are searched in names
 
@@ -203,6 +203,8 @@ def _names(text: str, wanted: Filter) -> Names | None:
     names = _named.get(text)
     if names is None:
         _named[text] = names = Names.of([operation_of(line) for line in lines_of(text)])
+        while len(_named) > 1 and sum(map(len, list(_named))) > _NAMED_CHARS_MAX:
+            _named.popitem(last=False)
     return names
 
 
