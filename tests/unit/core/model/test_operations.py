@@ -116,17 +116,17 @@ def test_an_operation_is_bounded_as_it_is_kept() -> None:
         line(data="x" * (room + 1))
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), [float("inf")]])
-def test_data_holds_no_number_beyond_a_double(value: object) -> None:
-    """Such a number has no JSON."""
-    with pytest.raises(InvalidOperation, match="data: must not hold a number beyond"):
-        line(data=value)
-
-
-@pytest.mark.parametrize("value", ["\udfff", {"\ud800": 1}, [["\ud800x"]]])
-def test_data_holds_no_lone_surrogate(value: object) -> None:
-    """It has no UTF-8, so no store could keep it."""
-    with pytest.raises(InvalidOperation, match="data: must not contain a lone surrogate"):
+@pytest.mark.parametrize(
+    ("rule", "value"),
+    [
+        *(("hold a number beyond", n) for n in (float("nan"), float("inf"), -float("inf"))),
+        ("hold a number beyond", [float("inf")]),
+        *(("contain a lone surrogate", t) for t in ("\udfff", {"\ud800": 1}, [["\ud800x"]])),
+    ],
+)
+def test_data_that_no_store_could_keep(rule: str, value: object) -> None:
+    """A number beyond a double has no JSON, a lone surrogate no UTF-8."""
+    with pytest.raises(InvalidOperation, match=f"data: must not {rule}"):
         line(data=value)
 
 
