@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import jwt
@@ -17,6 +15,7 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
+from tests.contract.answering import HttpServer, ReceivedRequest, Reply
 from tests.functions.cloud import CONNECTION, Cloud, event, message, restart
 from tests.functions.streaming import SSE, read
 from tidings.aws import stage as host
@@ -39,14 +38,11 @@ EC = ec.generate_private_key(ec.SECP256R1())
 GRANTS = [{"feed": "main", "roles": ["read", "ingest"]}]
 
 
-class IdentityProvider(ThreadingHTTPServer):
+class IdentityProvider(HttpServer):
     """Serves *keys*, JSON Web Keys by their names; *asked* are the requested paths."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.url = f"http://127.0.0.1:{self.server_port}"
+        super().__init__(self._reply)
         self.keys = {"one": json.loads(RSAAlgorithm.to_jwk(RSA.public_key()))}
         self.asked: list[str] = []
         self.status = 200
@@ -55,30 +51,17 @@ class IdentityProvider(ThreadingHTTPServer):
     def issuer(self) -> Issuer:
         return Issuer(self.url, "tidings", "feeds")
 
-
-class _Handler(BaseHTTPRequestHandler):
-    server: IdentityProvider
-
-    def do_GET(self) -> None:
-        self.server.asked.append(self.path)
-        keys = [
-            {**key, **({"kid": name} if name else {})} for name, key in self.server.keys.items()
-        ]
-        told = {"keys": keys} if self.path == "/keys" else {"jwks_uri": f"{self.server.url}/keys"}
-        self.send_response(self.server.status)
-        self.end_headers()
-        self.wfile.write(json.dumps(told).encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
+    def _reply(self, request: ReceivedRequest) -> Reply:
+        self.asked.append(request.path)
+        keys = [{**key, **({"kid": name} if name else {})} for name, key in self.keys.items()]
+        told = {"keys": keys} if request.path == "/keys" else {"jwks_uri": f"{self.url}/keys"}
+        return Reply(json.dumps(told).encode(), self.status)
 
 
 @pytest.fixture
 def provider() -> Iterator[IdentityProvider]:
     with IdentityProvider() as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
-        server.shutdown()
 
 
 class Clock:

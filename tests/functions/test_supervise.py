@@ -10,9 +10,9 @@ import pytest
 
 from functions.relay.handler import handle as relay
 from functions.supervise.handler import handle as supervise
+from tests.contract.answering import Reply
 from tests.functions.cloud import Cloud, answered, restart
-from tests.functions.upstream import Reply, Upstream, serving
-from tidings.aws import clients
+from tests.functions.upstream import Upstream
 from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.model.pages import Page
@@ -68,7 +68,7 @@ def act(action: str, body: object = None, **more: Any) -> tuple[int, dict[str, A
 
 def relaying(monkeypatch: pytest.MonkeyPatch, start_recording: Callable[[], Requests]) -> None:
     """Pages of a log, then a copy of the state."""
-    with serving() as upstream:
+    with Upstream() as upstream:
         chained(upstream, monkeypatch)
         requests = start_recording()
         copied(upstream, 1, 2)
@@ -80,7 +80,7 @@ def relaying(monkeypatch: pytest.MonkeyPatch, start_recording: Callable[[], Requ
 
 
 def supervising(monkeypatch: pytest.MonkeyPatch, start_recording: Callable[[], Requests]) -> None:
-    with serving() as upstream:
+    with Upstream() as upstream:
         chained(upstream, monkeypatch)
         start_recording()
         assert ask("GET", "/relays")[0] == 200
@@ -95,7 +95,7 @@ PASSWORD = f"{RELAY}/password"
 
 @pytest.fixture
 def upstream(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
-    with serving() as server:
+    with Upstream() as server:
         chained(server, monkeypatch)
         yield server
 
@@ -142,17 +142,3 @@ def test_the_upstreams_password_is_sent_and_told_to_nobody(
     assert SECRET not in told + "".join(capfd.readouterr())
     assert ask("PUT", PASSWORD, {"password": ""})[1]["password"] == "none"
     assert stage().stores.relay_passwords.password("main") == ""
-
-
-def test_D32_a_broken_relay_copies_nothing(
-    upstream: Upstream, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It says so in its log; the upstream is not even asked."""
-    item = {"kind": "relay", "name": "main", "document": "{"}
-    stored = {name: {"S": value} for name, value in item.items()} | {"version": {"N": "3"}}
-    clients.dynamodb().put_item(TableName="control", Item=stored)
-    copied(upstream, 1)
-    assert upstream.asked == []
-    assert stage().stores.log.read("main", 0) == []
-    (told,) = (vars(each)["reason"] for each in caplog.records if "relay" in each.message)
-    assert "the stored relay cannot be read" in told

@@ -19,7 +19,7 @@ from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 from functions.correct.handler import handle as correct
 from functions.steer.handler import handle as steer
 from infra.parts.sync_states import Wiring, definition
-from tests.sync_machine.lambda_api import LambdaApi, lambda_api
+from tests.sync_machine.lambda_api import LambdaApi
 
 REGION = "us-east-1"  # where the tables of a twin are
 ACCOUNT = "123456789012"  # moto's
@@ -107,8 +107,8 @@ class Machine:
 
 @contextmanager
 def machine(state_table: str) -> Iterator[Machine]:
-    """Yield the machine on moto; Lambda is `lambda_api`. The environment is the caller's."""
-    with lambda_api(correct=correct, steer=steer) as api, mock_aws(config=INTERPRETED):
+    """Yield the machine on moto; Lambda is `LambdaApi`. The environment is the caller's."""
+    with LambdaApi(correct=correct, steer=steer) as api, mock_aws(config=INTERPRETED):
         boto3.client("s3").create_bucket(Bucket=BUCKET)
         topic = boto3.client("sns").create_topic(Name="syncs")["TopicArn"]
         client = boto3.client("stepfunctions")

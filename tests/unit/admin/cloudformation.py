@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 from xml.sax.saxutils import escape
@@ -16,6 +14,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from tests.contract.answering import HttpServer, ReceivedRequest, Reply
 from tests.contract.stores import create
 from tidings.aws.config.deployment import TABLES
 
@@ -26,30 +25,17 @@ _NAMESPACE = "http://cloudformation.amazonaws.com/doc/2010-05-15/"
 def describing(name: str, outputs: Mapping[str, str], *others: str) -> Iterator[str]:
     """Serve an endpoint that knows the stack *name*, *others* without outputs, and no more."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            (wanted,) = asked.get("StackName", [name])  # without one, all there are
-            if asked["Action"] == ["GetTemplate"]:
-                status, text = 200, _template()
-            elif wanted in (name, *others):
-                status, text = 200, _found(wanted, outputs if wanted == name else {})
-            else:
-                status, text = _missing(wanted)
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(text.encode())
+    def respond(request: ReceivedRequest) -> Reply:
+        asked = parse_qs(request.body.decode())
+        (wanted,) = asked.get("StackName", [name])  # without one, all there are
+        if asked["Action"] == ["GetTemplate"]:
+            return Reply(_template().encode())
+        if wanted in (name, *others):
+            return Reply(_found(wanted, outputs if wanted == name else {}).encode())
+        return Reply(_missing(wanted).encode(), 400)
 
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Stay silent."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with HttpServer(respond) as server:
+        yield server.url
 
 
 @contextmanager
@@ -121,8 +107,8 @@ def _found(name: str, outputs: Mapping[str, str]) -> str:
     )
 
 
-def _missing(name: str) -> tuple[int, str]:
-    return 400, (
+def _missing(name: str) -> str:
+    return (
         f'<ErrorResponse xmlns="{_NAMESPACE}"><Error><Type>Sender</Type>'
         "<Code>ValidationError</Code>"
         f"<Message>Stack with id {name} does not exist</Message></Error></ErrorResponse>"

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 from openlineage.client import event_v2, facet_v2
 from openlineage.client.facet_v2 import BaseFacet, schema_dataset
+
+from tests.contract.answering import HttpServer, ReceivedRequest, Reply
 
 assert facet_v2  # importing it has all facets be known
 _FACETS = ("facets", "inputFacets", "outputFacets")
@@ -44,24 +44,15 @@ class Receiver:
 def receiving(status: int = HTTPStatus.CREATED) -> Iterator[Receiver]:
     """Run a receiver that answers each event with *status*."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            size = int(self.headers["Content-Length"])
-            receiver.bodies.append(self.rfile.read(size).decode())
-            receiver.paths.append(self.path)
-            receiver.keys.append(self.headers["Authorization"])
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def respond(request: ReceivedRequest) -> Reply:
+        receiver.bodies.append(request.body.decode())
+        receiver.paths.append(request.path)
+        receiver.keys.append(request.headers.get("Authorization"))
+        return Reply(status=status)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            return
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        receiver = Receiver(f"http://127.0.0.1:{server.server_port}")
-        Thread(target=server.serve_forever, daemon=True).start()
+    with HttpServer(respond) as server:
+        receiver = Receiver(server.url)
         yield receiver
-        server.shutdown()
 
 
 def checked(event: Mapping[str, Any]) -> event_v2.RunEvent:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import boto3
 import pytest
 from moto import mock_aws
 
+from tests.contract.answering import HttpServer, ReceivedRequest, Reply
 from tidings.pipelines.events import emitter
 
 BOOT = {"ts": 1, "kind": "boot", "name": "p", "stores": ["a"]}
@@ -26,21 +25,12 @@ def listening(status: int) -> Iterator[tuple[str, list[Any]]]:
     """Yield an address that accepts events, and the list of them."""
     heard: list[Any] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(status)
-            self.end_headers()
+    def respond(request: ReceivedRequest) -> Reply:
+        heard.append(request.json)
+        return Reply(status=status)
 
-        def log_message(self, format: str, *args: object) -> None:
-            return
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/events", heard
-        server.shutdown()
-        thread.join()
+    with HttpServer(respond) as server:
+        yield f"{server.url}/events", heard
 
 
 def test_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:

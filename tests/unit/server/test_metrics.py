@@ -9,10 +9,8 @@ import re
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
@@ -23,7 +21,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from websockets.sync.client import connect
 
 from tests.compat.oplog.wire import until
-from tests.contract.answering import Answer, answering
+from tests.contract.answering import Answer, HttpServer, ReceivedRequest, Reply, answering
 from tests.unit.server.test_webhooks import create, post
 from tidings.core.changeagent.webhooks import Verdict
 from tidings.core.version import VERSION
@@ -259,36 +257,25 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 OPERATION = {"event": "insert", "type": "video", "id": "x32"}
 
 
-class Receiver:
+class Receiver(HttpServer):
     """An HTTP receiver of OTLP; it keeps the decoded requests."""
 
     def __init__(self) -> None:
+        super().__init__(self._reply)
         self.traces: list[ExportTraceServiceRequest] = []
         self.metrics: list[ExportMetricsServiceRequest] = []
         self.headers: list[dict[str, str]] = []
-        kinds: dict[str, tuple[Any, list[Any]]] = {
-            "/v1/traces": (ExportTraceServiceRequest, self.traces),
-            "/v1/metrics": (ExportMetricsServiceRequest, self.metrics),
-        }
-        outer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                if self.headers.get("content-encoding") == "gzip":
-                    body = gzip.decompress(body)
-                kind, kept = kinds[self.path]
-                outer.headers.append(dict(self.headers.items()))
-                kept.append(kind.FromString(body))
-                self.send_response(200)
-                self.send_header("content-length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+    def _reply(self, request: ReceivedRequest) -> Reply:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        packed = headers.get("content-encoding") == "gzip"
+        body = gzip.decompress(request.body) if packed else request.body
+        self.headers.append(request.headers)
+        if request.path == "/v1/traces":
+            self.traces.append(ExportTraceServiceRequest.FromString(body))
+        elif request.path == "/v1/metrics":
+            self.metrics.append(ExportMetricsServiceRequest.FromString(body))
+        return Reply()
 
     @property
     def spans(self) -> list[Span]:
@@ -310,13 +297,8 @@ class Receiver:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    it = Receiver()
-    thread = threading.Thread(target=it.server.serve_forever)
-    thread.start()
-    yield it
-    it.server.shutdown()
-    thread.join()
-    it.server.server_close()
+    with Receiver() as it:
+        yield it
 
 
 @pytest.fixture

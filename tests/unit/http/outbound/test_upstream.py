@@ -12,7 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.functions.upstream import Reply, Upstream, serving
+from tests.contract.answering import Reply
+from tests.functions.upstream import Upstream
 from tidings.core.errors import BrokenBatch, LogFellOff, OtherLog, Unavailable, UpstreamRefused
 from tidings.core.model.cursors import Place
 from tidings.core.model.filters import Filter
@@ -39,7 +40,7 @@ SECRET = "correct horse"
 
 @pytest.fixture
 def upstream() -> Iterator[Upstream]:
-    with serving() as server:
+    with Upstream() as server:
         yield server
 
 
@@ -69,7 +70,7 @@ def test_pages_and_rows_come_as_they_were_told(upstream: Upstream) -> None:
         "/feeds/main/pages?size=1000&block=3",
         "/feeds/main/rows?bucket=3&after=a%2F0",
     ]
-    assert len(upstream.connections) == 1
+    assert len(upstream.ports) == 1
     assert "authorization" not in upstream.headers
 
 
