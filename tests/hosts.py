@@ -38,7 +38,13 @@ def wanted(config: pytest.Config) -> type[Server]:
 def raise_floor(host: Server, feed: str, page: int) -> None:
     """Trim the log now, like retention. A server is stopped for it: its file has a single user."""
     if type(host) is not Server:
-        _raise_floor_of_twin(host, feed, page)
+        from tests.twin import store
+        from tidings.aws.dynamodb.log import DynamoDBLog
+
+        client = store.tables_client(_twin(host).dynamodb_url)
+        DynamoDBLog(client, store.table_name("log"), store.table_name("control")).raise_floor(
+            feed, page
+        )
         return
     host.stop()
     with contextlib.closing(Database(host.data / operating.FILE)) as database:
@@ -65,16 +71,6 @@ def coordinator(host: Server) -> str:
     if type(host) is Server:
         return (host.data.parent / "seats.db").as_uri()
     return f"dynamodb://seats?endpoint={_twin(host).dynamodb_url}"
-
-
-def _raise_floor_of_twin(host: Server, feed: str, page: int) -> None:
-    from tests.twin import store
-    from tidings.aws.dynamodb.log import DynamoDBLog
-
-    client = store.tables_client(_twin(host).dynamodb_url)
-    DynamoDBLog(client, store.table_name("log"), store.table_name("control")).raise_floor(
-        feed, page
-    )
 
 
 def _twin(host: Server) -> Twin:

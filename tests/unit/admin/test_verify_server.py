@@ -52,15 +52,6 @@ def run(command: str, data: Path, *options: str) -> Result:
     return CliRunner().invoke(main, [command, "--data", str(data), "--json", *options])
 
 
-def break_a_row(data: Path) -> None:
-    """Delete a row directly in the file."""
-    with (
-        contextlib.closing(Database(data / operating.FILE)) as database,
-        database.transaction() as sql,
-    ):
-        sql.execute("DELETE FROM rows WHERE key = 'video/b'")
-
-
 def test_what_a_server_holds_agrees_with_its_log(data: Path) -> None:
     """This includes a restart, after which followers may handle pages again."""
     done = run("verify", data)
@@ -70,7 +61,11 @@ def test_what_a_server_holds_agrees_with_its_log(data: Path) -> None:
 
 
 def test_a_row_that_is_missing_is_found_and_put_right(data: Path) -> None:
-    break_a_row(data)
+    with (
+        contextlib.closing(Database(data / operating.FILE)) as database,
+        database.transaction() as sql,
+    ):
+        sql.execute("DELETE FROM rows WHERE key = 'video/b'")
     found = run("verify", data)
     assert found.exit_code == DIFFERENT
     assert "video/b" in found.stdout

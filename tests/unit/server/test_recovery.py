@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.core.followers.test_follower import Diary
 from tests.unit.server.test_crashes import FEED, Consumer, Producer, hosted
 from tidings.core import limits
 from tidings.core.archive.generations import lost_parts
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE
-from tidings.core.followers.leases import Lease
 from tidings.core.model.feeds import PUSH, STATE
 from tidings.core.model.pages import Page
 from tidings.core.replication.admin import Action
@@ -62,33 +62,6 @@ def _change(path: Path, *statements: str) -> None:
             sql.execute(statement)
 
 
-class _Pusher:
-    """Implements `Handler`: records the numbers of the pages."""
-
-    name = PUSH
-
-    def __init__(self) -> None:
-        self.pages: list[int] = []
-
-    def begin(self, lease: Lease) -> int:
-        return lease.checkpoint
-
-    def note(self, feed: str) -> bytes:
-        return b""
-
-    def prepare(self, feed: str, checkpoint: int) -> bool:
-        return False
-
-    def handle(self, feed: str, pages: Sequence[Page]) -> int:
-        self.pages += [page.number for page in pages]
-        return len(pages)
-
-    def on_checkpoint(self, feed: str) -> None: ...
-
-    def on_pages_lost(self, feed: str) -> bool:
-        return False
-
-
 @pytest.mark.parametrize(
     ("clients", "traced", "pushed"), [(0, 0, []), (1, 0, [1, 2, 3]), (0, 2, [1, 2, 3])]
 )
@@ -105,9 +78,9 @@ def test_push_skips_pages_only_without_clients(
             host._traced[FEED] = traced
             for name in range(clients):
                 host.sockets.add(f"{name}")
-            pusher = _Pusher()
+            pusher = Diary(name=PUSH)
             await asyncio.to_thread(host._push, FEED, pusher)
-            assert pusher.pages == pushed
+            assert pusher.seen == pushed
             assert host.stores.followers.checkpoints(FEED)[PUSH] == 3
 
     asyncio.run(run())

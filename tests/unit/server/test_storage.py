@@ -368,17 +368,12 @@ def test_a_full_disk_is_reported_and_left_when_there_is_space(
         if megabytes == 12:
             server.kill()
             server.start()
-            _fill_up(server)
+            for size in (20_000, 1_000, 10):
+                while post(server, "small", os.urandom(size).hex()).status_code == 204:
+                    pass
             check_refused(server, "disk_full", "the disk is full")
         other.unlink()
         check_works(server, "after")
         assert post(server, "last", os.urandom(20_000).hex()).status_code == 204
         assert names(server)[-1] == "last"
         assert "the problem has ended" in server.errors()
-
-
-def _fill_up(server: Server) -> None:
-    """Post until the last space is used."""
-    for size in (20_000, 1_000, 10):
-        while post(server, "small", os.urandom(size).hex()).status_code == 204:
-            pass

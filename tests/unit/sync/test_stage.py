@@ -44,23 +44,17 @@ def stage(
     for name, value in {**ENVIRONMENT, **named, **here}.items():
         monkeypatch.setenv(name, value)
         monkeypatch.setitem(spark.sparkContext.environment, name, value)
-    _describable(twin, settings.state_table)
+    shown = {"aws_access_key_id": "ak", "aws_secret_access_key": "sk"}
+    shown |= {"region_name": "us-east-1", "endpoint_url": twin.dynamodb_url}
+    client: Any = boto3.client("dynamodb", **shown)  # type: ignore[call-overload]
+    (state,) = (each for each in deployment.TABLES if each.name == "state")
+    store.create_table(client, settings.state_table, state)
     runs_jobs(monkeypatch, LocalJob(BUCKET, tmp_path, emr.main))
     restart()
     with machine(settings.state_table) as made:
         monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", made.api.url)
         yield made
     restart()
-
-
-def _describable(twin: Twin, table: str) -> None:
-    """Create an empty table for the machine, which asks for the table's size with moto's own
-    key."""
-    shown = {"aws_access_key_id": "ak", "aws_secret_access_key": "sk"}
-    shown |= {"region_name": "us-east-1", "endpoint_url": twin.dynamodb_url}
-    client: Any = boto3.client("dynamodb", **shown)  # type: ignore[call-overload]
-    (state,) = (each for each in deployment.TABLES if each.name == "state")
-    store.create_table(client, table, state)
 
 
 def uploaded(feed: str, *ids: str) -> dict[str, str]:

@@ -183,7 +183,12 @@ def settings() -> StreamSource:
 def source(runner: asyncio.Runner, store_url: str, settings: StreamSource) -> Iterator[Source]:
     """Yield a mapping for a table that has the pages 1 to 3 when it starts."""
     source = Source(store_url)
-    arn = _fresh_stream(store_url)
+    client = store.tables_client(store_url)
+    name = store.table_name("log")
+    if name in client.list_tables()["TableNames"]:
+        client.delete_table(TableName=name)
+    store.create_tables(client)
+    arn = client.describe_table(TableName=name)["Table"]["LatestStreamArn"]
     source.write(1, 2, 3)
     poller = StreamPoller(
         source=settings,
@@ -202,15 +207,6 @@ def source(runner: asyncio.Runner, store_url: str, settings: StreamSource) -> It
 
 async def _ended(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
-
-
-def _fresh_stream(url: str) -> str:
-    client = store.tables_client(url)
-    name = store.table_name("log")
-    if name in client.list_tables()["TableNames"]:
-        client.delete_table(TableName=name)
-    store.create_tables(client)
-    return client.describe_table(TableName=name)["Table"]["LatestStreamArn"]
 
 
 async def test_records_from_before_and_after_the_start_arrive_in_order(source: Source) -> None:

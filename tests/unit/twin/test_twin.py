@@ -168,7 +168,16 @@ def test_a_killed_twin_leaves_no_process_and_starts_again_on_its_data(
     with Twin("--functions", str(functions), data=tmp_path) as twin:
         post(twin, do="append", page=5)
         until(lambda: row(twin, "state", bucket="state", key="5"))
-        _take_lease(twin)
+        item: Any = {
+            "kind": {"S": "follower#main"},
+            "name": {"S": "state"},
+            "owner": {"S": "somebody"},
+            "lease_until": {"N": "99999999999999"},
+            "fence": {"N": "3"},
+            "page": {"N": "9"},
+        }
+        client = engine(twin.dynamodb_url)
+        client.put_item(TableName=store.table_name("control"), Item=item)
         started = machine.family(twin.pid)
         twin.kill()
         until(lambda: all(ended(pid) for pid in started))
@@ -182,16 +191,3 @@ def test_a_killed_twin_leaves_no_process_and_starts_again_on_its_data(
             "fence": {"N": "3"},
             "page": {"N": "9"},
         }
-
-
-def _take_lease(twin: Twin) -> None:
-    item: Any = {
-        "kind": {"S": "follower#main"},
-        "name": {"S": "state"},
-        "owner": {"S": "somebody"},
-        "lease_until": {"N": "99999999999999"},
-        "fence": {"N": "3"},
-        "page": {"N": "9"},
-    }
-    client = engine(twin.dynamodb_url)
-    client.put_item(TableName=store.table_name("control"), Item=item)
