@@ -85,14 +85,6 @@ def test_a_message_in_base64_is_read(cloud: Cloud) -> None:
     assert cloud.posted == [(CONNECTION, {"reply": "pong", "state": "open"})]
 
 
-def test_a_message_of_a_forgotten_connection_closes_it(cloud: Cloud) -> None:
-    """Its client connects again and resumes; nothing is guessed."""
-    receive(event("socket_message"), None)
-
-    assert cloud.closed == [CONNECTION]
-    assert cloud.posted == []
-
-
 def test_a_replay_sends_the_log_and_hands_over_to_the_push_follower(push: Cloud) -> None:
     """Caught up by the replay, accepted by the follower, then served by its stream events."""
     ingest(event("http_post"), None)
@@ -126,10 +118,3 @@ def test_a_connection_found_gone_is_forgotten(push: Cloud) -> None:
     assert answer == {"batchItemFailures": []}
     assert state() is None
     assert stage().stores.followers.checkpoints("main") == {"push": 1}
-
-
-def test_a_replay_of_a_connection_that_left_does_nothing(cloud: Cloud) -> None:
-    """It may be woken late or twice."""
-    replay({"replay": CONNECTION}, None)
-
-    assert cloud.around.asked == []

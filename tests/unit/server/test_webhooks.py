@@ -64,23 +64,6 @@ def shown(server: Server, name: str) -> dict[str, object]:
     return hook
 
 
-def test_what_fails_is_told_again_when_its_operator_says_that_it_is_mended(server: Server) -> None:
-    """The requests are signed and filtered; later events come after it."""
-    with answering(Answer(503), Answer(204)) as it:
-        secret = create(server, f"{it.url}/told", "moody", "--types", "moody-type")
-        ids = post(server, "a", kind="moody-type")
-        post(server, "x", kind="another")
-        until(lambda: shown(server, "moody")["failure"])
-        ids += post(server, "b", kind="moody-type")
-        assert int(str(shown(server, "moody")["again_ms"])) > time.time() * 1000
-        for action in ("pause", "resume"):
-            run(server, "consumers", action, "moody", "--why", "it is mended")
-        until(lambda: len(it.asked) >= 3)
-        until(lambda: shown(server, "moody")["state"] == "idle")
-
-    assert [verified(each, secret) for each in it.asked] == [ids[0], ids[0], ids[1]]
-
-
 def test_a_secret_is_replaced_and_a_webhook_deleted(server: Server) -> None:
     """Both secrets sign; after the deletion no event is sent."""
     with answering(Answer(200)) as it, answering(Answer(200)) as other:
