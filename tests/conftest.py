@@ -23,7 +23,7 @@ from httpx._transports import default as http_transport
 from hypothesis import HealthCheck, settings
 
 from infra import cdk_cli
-from tests import descriptions, lanes
+from tests import descriptions, lanes, warm
 from tests.hosts import NAMES
 from tests.scheduling import InGroups, in_order
 from tests.twin.dynamodb_local import CACHE
@@ -146,6 +146,7 @@ settings.load_profile("same")
 
 def pytest_configure(config: pytest.Config) -> None:
     descriptions.keep()
+    warm.install()
     for need in NEEDS:
         config.addinivalue_line("markers", f"{need.marker}: {need.sentence}")
     lane = config.getoption("lane")
