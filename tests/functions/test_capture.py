@@ -112,13 +112,6 @@ def test_the_writes_of_a_table_are_read_from_its_stream(monkeypatch: pytest.Monk
     assert json.loads(aside["body"]["S"])["keys"] == {"channel": "b/c", "number": "1"}
 
 
-def test_a_batch_that_comes_again_is_there_once() -> None:
-    """The batch is sent again, as after a lost answer."""
-    for _ in range(2):
-        handle(stream_of(record("a"), record("b")), None)
-    assert [each["id"] for each in logged()] == ["a", "b"]
-
-
 def test_what_breaks_a_rule_lies_in_the_outbox() -> None:
     """With its key and the reason; it holds up nothing, and the function does not fail."""
     answer = handle(stream_of(record("x" * 600), record("b")), None)

@@ -104,17 +104,3 @@ def test_a_replay_sends_the_log_and_hands_over_to_the_push_follower(push: Cloud)
     assert [each["data"]["id"] for each in events] == ["x32", "1", "2"]
     assert [each["event"] for each in events] == ["insert", "insert", "delete"]
     assert push.posted[-1][1]["cursor"] >= events[-1]["id"]
-
-
-def test_a_connection_found_gone_is_forgotten(push: Cloud) -> None:
-    """410 removes exactly that connection, and the follower continues."""
-    connect(event("socket_connect"), None)
-    receive(event("socket_message"), None)
-    follow({"ring": "main"}, None)
-    ingest(event("http_post"), None)
-    push.answers(410, "GoneException")
-    answer = follow(event("stream_insert"), None)
-
-    assert answer == {"batchItemFailures": []}
-    assert state() is None
-    assert stage().stores.followers.checkpoints("main") == {"push": 1}

@@ -75,21 +75,6 @@ def test_idle_feeds_cost_nothing(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) 
     assert len(found) == few
 
 
-def test_a_feed_with_a_new_page_is_visited(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is visited until no follower lags, by this and by other processes."""
-    settle(monkeypatch)
-    cloud.around.asked.clear()
-    sweep({}, None)
-    assert cloud.invoked == []
-    assert ingest(event("http_post"), None)["statusCode"] == 204
-    for _ in range(3):
-        restart()
-        cloud.around.asked.clear()
-        sweep({}, None)
-        assert ("tidings-dev-follow-state", WAKE) in cloud.invoked
-    settle(monkeypatch)
-
-
 def test_a_message_in_the_outbox_of_an_idle_feed_is_found(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:

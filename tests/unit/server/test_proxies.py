@@ -195,18 +195,6 @@ def test_who_heard_nothing_waits_again(opened: Server) -> None:
     play(opened, scene)
 
 
-def test_who_asks_without_waiting_is_answered_by_the_feed(opened: Server) -> None:
-    """An acknowledged change is in the next list, even if another client asked just before."""
-
-    async def scene(made: edge.Edge, client: httpx.AsyncClient) -> None:
-        query = f"/changes?since={await post(opened)}"
-        assert ids(await client.get(query)) == []
-        posted = await post(opened)
-        assert ids(await client.get(query)) == [posted]
-
-    play(opened, scene)
-
-
 def test_who_shows_another_credential_shares_nothing(server: Server) -> None:
     """It shares neither a wait nor a cached answer; the same holds without a credential."""
 

@@ -34,7 +34,6 @@ from tidings.client.cli.lines import Columns, line_of, plain
 from tidings.client.cli.main import main
 from tidings.client.events import Event
 from tidings.pipelines.templates import render_file
-from tidings.server.running import Server
 
 
 @contextmanager
@@ -461,29 +460,6 @@ def test_a_closed_pipe(listing: Answering) -> None:
         )
         assert (found.returncode, found.stderr) == (0, "")
     os.close(write)
-
-
-def test_a_worker_with_a_closed_pipe() -> None:
-    """`tidings consume NAME | head -0` acknowledges nothing, and reports no failure."""
-    read, write = os.pipe()
-    os.close(read)
-    with Server() as host:
-        at = ("--url", host.url)
-        tidings("consumers", "create", "a", *at)
-        tidings("post", "insert", "video", "x1", *at)
-        found = subprocess.run(
-            [*TIDINGS, "consume", "a", *at],
-            stdout=write,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=WITHIN_S,
-            check=False,
-        )
-        consumer = json.loads(tidings("consumers", "show", "a", "--json", *at).stdout)
-    os.close(write)
-
-    assert (found.returncode, found.stderr) == (0, "")
-    assert (consumer["position"], consumer["state"]) == (None, "idle")
 
 
 @pytest.mark.parametrize(
