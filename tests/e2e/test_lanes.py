@@ -45,10 +45,6 @@ def are_at_work(twin: Twin, lanes: int) -> bool:
     return sorted(names) == [f"push-{lane}" for lane in range(1, lanes)]
 
 
-def is_end(each: ReceivedEvent) -> bool:
-    return bool(each.data["type"] == "end")
-
-
 @pytest.mark.java
 def test_11_4_nobody_misses_anything_while_lanes_come_and_go(twin: Twin) -> None:
     """Each consumer receives every post once, in order, on its first connection."""

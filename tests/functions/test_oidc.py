@@ -33,7 +33,6 @@ from tidings.http.outbound.credentials import (
 from tidings.http.settings import WrongSetting
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-OTHER_RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 EC = ec.generate_private_key(ec.SECP256R1())
 GRANTS = [{"feed": "main", "roles": ["read", "ingest"]}]
 

@@ -26,10 +26,6 @@ def states(template: Template) -> dict[str, Any]:
     return found
 
 
-def job_role(template: Template) -> str:
-    return str(states(template)["Plan"]["Parameters"]["ExecutionRoleArn"].strip("<>")[:-4])
-
-
 def test_the_machine_is_the_one_that_the_tests_run(template: Template) -> None:
     """But for names that only AWS knows; tests/sync_machine executes the same states."""
     found = states(template)

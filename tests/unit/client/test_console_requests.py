@@ -6,7 +6,6 @@ import json
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +46,6 @@ def run(expression: str) -> Any:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with Server(data=tmp_path_factory.mktemp("data")) as host:
         yield host
-
-
-Made = Callable[..., dict[str, Any]]
 
 
 def made(server: Server, plan: str, *values: Any, has_password: bool = False) -> dict[str, Any]:

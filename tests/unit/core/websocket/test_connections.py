@@ -19,7 +19,6 @@ from tidings.core.errors import InvalidSetting
 from tidings.core.followers.follower import effective_checkpoints
 from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.model.feeds import lane_of, pushers
-from tidings.core.model.filters import Filter
 from tidings.core.settings.profiles import Profile, validate
 from tidings.core.settings.values import Admission, Ended, with_ending
 from tidings.core.websocket.connections import (
@@ -218,9 +217,6 @@ def test_an_ending_that_was_forgotten_before_it_came_by(scene: Scene) -> None:
     scene.sweeper.run()
 
     assert scene.sockets.closed == ["k0"]
-
-
-VIDEOS = Filter(types=frozenset({"video"}))
 
 
 def named(lane: int, lanes: int) -> str:

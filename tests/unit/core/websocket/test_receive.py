@@ -206,9 +206,6 @@ def test_a_confirmed_subscription_is_readable() -> None:
     assert seen == [(State.JOINING, 1)]
 
 
-PLACE = cursors.Place(7, 3, 9)
-
-
 def parse(**message: object) -> Message:
     return receive.parse_message(json.dumps(message), FixedFeeds(FEEDS))
 
