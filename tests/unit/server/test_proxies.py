@@ -100,8 +100,6 @@ PATIENCE_S = 180.0
 SETTLED_S = 0.5
 READ, INGEST, OTHER = "the read password", "the ingest password", "another password"
 
-Change = dict[str, Any]
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:

@@ -27,7 +27,6 @@ from tidings.core.model.feeds import Retention
 from tidings.http.endpoints import status
 from tidings.server.running import NotReady, Server
 
-OPTIONS = ("--feeds", "main,other")
 OPERATION = {"event": "update", "type": "video", "id": "x32"}
 WITHIN_S = 180.0
 
@@ -215,13 +214,6 @@ def test_half_a_body_is_none(server: Server) -> None:
     time.sleep(0.2)
 
     assert httpx.get(f"{server.url}status").json()["head"] == head
-
-
-def test_a_second_server_on_the_data_is_refused(server: Server) -> None:
-    """It prints one sentence, and the first server continues."""
-    with pytest.raises(NotReady, match=r"^tidings serve: .*another process serves this file$"):
-        Server(data=server.data).start()
-    assert post(server).status_code == 204
 
 
 def test_streams_end_with_the_server(tmp_path: Path) -> None:

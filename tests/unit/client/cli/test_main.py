@@ -191,20 +191,6 @@ def test_ctrl_c_keeps_the_last_cursor(
     assert state.read_text() == event_id(2)
 
 
-def test_tail_comes_back_by_itself(server: Running) -> None:
-    """A disconnect is reported on stderr only; stdout continues without a gap."""
-    server.append(_video(1))
-    with _started("tail", "--url", server.url, "--from", event_id(0), "--json") as process:
-        _lines(process, 1)
-        server.cut()
-        server.append(_video(2))
-        assert json.loads(_lines(process, 1)[0])["id"] == event_id(2)
-        assert process.stderr is not None
-        assert "trying again in" in process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(WITHIN_S) == 0
-
-
 def test_ctrl_c_while_waiting_for_a_server(tmp_path: Path) -> None:
     """Without a server it says so and waits; Ctrl-C ends it with 0."""
     with _started("tail", "--url", "http://127.0.0.1:9") as process:
