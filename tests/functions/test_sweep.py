@@ -111,20 +111,6 @@ def status(feed: str | None = None) -> tuple[int, dict[str, Any]]:
     return answer["statusCode"], json.loads(answer["body"])
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"headers": {}},
-        {"headers": {"content-type": "application/json", "idempotency-key": "\n"}},
-        {"pathParameters": {"feed": "other"}},
-    ],
-)
-def test_only_operations_that_are_wrong_are_errors(cloud: Cloud, changes: dict[str, Any]) -> None:
-    """A wrong type and an unknown feed do not count as errors, the same as in oplog."""
-    assert ingest(event("http_post", **changes), None)["statusCode"] >= 400
-    assert status()[1]["events_error"] == 0
-
-
 def test_a_feed_of_its_own(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each feed has its counts; one that is not there has none."""
     monkeypatch.setenv("TIDINGS_FEEDS", "main,b")
@@ -148,17 +134,6 @@ def test_W25_a_store_that_does_not_answer_is_told(
     assert (code, body["status"]) == (503, "UNAVAILABLE")
     assert list(body) == ["status", *COUNTERS, "feed", "time"]
     assert {body[name] for name in COUNTERS} == {None}
-
-
-def test_the_sweep_tells_who_is_on_a_socket(cloud: Cloud) -> None:
-    """It lists the connections anyway."""
-    from tests.iam.scenes import come
-
-    come()
-    sweep({}, None)
-
-    assert stage().stores.counters.totals("main", now_ms=now_ms()).clients == 1
-    assert status()[1]["clients"] == 1
 
 
 def _metrics(lines: list[dict[str, Any]]) -> set[str]:
