@@ -173,23 +173,22 @@ def test_a_stream_keeps_the_order_of_an_object() -> None:
     assert found["video/x5"] == [5, 605]
 
 
-def test_a_message_that_is_too_large_is_told_by_its_place() -> None:
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"text": "x" * 1_048_576}, "sqs accepts at most 1,048,576 bytes, not 1,0"),
+        ({"tags": {1}}, "TypeError"),
+    ],
+    ids=["too large", "no json"],
+)
+def test_a_message_that_cannot_be_sent_is_told_by_its_place(
+    fields: dict[str, Any], reason: str
+) -> None:
     """The messages before it are written, and none after it; the service is not called for it."""
     url = queue()
-    batch = [message("a", 1), message("b", 2, text="x" * 1_048_576), message("c", 3)]
-    with pytest.raises(Unwritten, match="sqs accepts at most 1,048,576 bytes, not 1,0") as raised:
+    batch = [message("a", 1), message("b", 2, **fields), message("c", 3)]
+    with pytest.raises(Unwritten, match=reason) as raised:
         opened(Sqs(url, client=client("sqs"))).write(batch, 1)
-    assert raised.value.index == 1
-    assert [name for name, _ in objects_and_pages(received(url))] == ["a"]
-
-
-def test_what_is_no_json_is_told_by_its_place() -> None:
-    """A function of the author may have produced it."""
-    url = queue()
-    with pytest.raises(Unwritten, match="TypeError") as raised:
-        opened(Sqs(url, client=client("sqs"))).write(
-            [message("a", 1), message("b", 2, tags={1})], 1
-        )
     assert raised.value.index == 1
     assert [name for name, _ in objects_and_pages(received(url))] == ["a"]
 

@@ -63,23 +63,20 @@ def test_a_function_error_fails_the_whole_batch() -> None:
     assert streams.first_failure(answer, BATCH) == 0
 
 
-def test_success_leaves_nothing() -> None:
-    """The next batch is next."""
-    assert streams.settle(BATCH, None, retries_max=1) == Outcome()
-
-
-def test_a_partial_failure_goes_on_at_the_failed_record() -> None:
-    """Earlier records are not delivered again, and no retry is used up."""
-    outcome = streams.settle(BATCH, 2, retries_max=1)
-
-    assert outcome == Outcome((Batch(records("c", "d")),))
-
-
-def test_a_whole_failure_splits_the_batch_without_using_up_a_retry() -> None:
-    """Both halves follow in order."""
-    outcome = streams.settle(Batch(BATCH.records[:3], 1), 0, retries_max=1)
-
-    assert outcome == Outcome((Batch(records("a"), 1), Batch(records("b", "c"), 1)))
+@pytest.mark.parametrize(
+    ("batch", "failed_at", "next_batches"),
+    [
+        (BATCH, None, ()),
+        (BATCH, 2, (Batch(records("c", "d")),)),
+        (Batch(BATCH.records[:3], 1), 0, (Batch(records("a"), 1), Batch(records("b", "c"), 1))),
+    ],
+    ids=["success", "a part", "the whole"],
+)
+def test_what_follows_a_batch(
+    batch: Batch, failed_at: int | None, next_batches: tuple[Batch, ...]
+) -> None:
+    """It goes on at the failed record, or in two halves; no retry is used up."""
+    assert streams.settle(batch, failed_at, retries_max=1) == Outcome(next_batches)
 
 
 @pytest.mark.parametrize(("failures", "given_up"), [(0, False), (1, False), (2, True)])

@@ -79,24 +79,19 @@ def test_the_password_of_a_context_goes_only_to_its_address(tmp_path: Path) -> N
     assert [_password(asked) for asked in other.asked] == ["", ""]
 
 
-def test_the_environment_replaces_the_password_of_a_context() -> None:
-    """`TIDINGS_PASSWORD` is used, and the command of the context is not run."""
+@pytest.mark.parametrize(
+    ("command", "environment", "password"),
+    [(f"echo '{SECRET}'", {}, SECRET), ("false", {"TIDINGS_PASSWORD": "other"}, "other")],
+)
+def test_a_command_provides_the_password(
+    command: str, environment: dict[str, str], password: str
+) -> None:
+    """It runs without a shell, and not at all if `TIDINGS_PASSWORD` is set."""
     with answering(LOG) as server:
-        words = ("--url", server.url, "--password-command", "false")
-        done("context", "set", "prod", *words)
-        done("log", "end", TIDINGS_PASSWORD="other")
+        done("context", "set", "prod", "--url", server.url, "--password-command", command)
+        done("log", "end", **environment)
 
-    assert _password(server.asked[0]) == "other"
-
-
-def test_a_command_provides_the_password() -> None:
-    """It runs without a shell, for each command that needs the password."""
-    with answering(LOG) as server:
-        words = ("--password-command", f"echo '{SECRET}'")
-        done("context", "set", "prod", "--url", server.url, *words)
-        done("log", "end")
-
-    assert _password(server.asked[0]) == SECRET
+    assert _password(server.asked[0]) == password
 
 
 @pytest.mark.parametrize(
