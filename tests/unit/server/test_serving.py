@@ -27,6 +27,7 @@ from tidings.core.model.feeds import Retention
 from tidings.http.endpoints import status
 from tidings.server.running import NotReady, Server
 
+OPTIONS = ("--feeds", "main,other")  # of the fixture `server`
 OPERATION = {"event": "update", "type": "video", "id": "x32"}
 WITHIN_S = 180.0
 
