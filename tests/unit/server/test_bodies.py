@@ -159,7 +159,7 @@ def test_another_encoding_is_415(server: Server, encoding: str, path: str) -> No
         (OPERATION, 400),
         (b"", 400),
         (gzip.compress(b" " * (REQUEST_BYTES_MAX + 1)), 413),
-        (gzip.compress(b" " * 200_000_000), 413),
+        (gzip.compress(b" " * 200_000_000, 1), 413),
         (gzip.compress(b"") * (GZIP_MEMBERS_MAX - 1) + gzip.compress(OPERATION), 204),
         (gzip.compress(b"") * GZIP_MEMBERS_MAX + gzip.compress(OPERATION), 413),
         (gzip.compress(b"") * 400_000, 413),
