@@ -81,6 +81,7 @@ class ServerApp:
         )
         self._streams = host.stream_reads()
         self._bodies = BodyBudget()
+        self._rendering: dict[str, asyncio.Future[str]] = {}  # metrics, by their format
         keys = host.issuer_keys
         self._sockets = sockets.SocketApp(
             sockets=host.sockets,
@@ -214,12 +215,19 @@ class ServerApp:
         return page
 
     async def _metrics(self, accept: str) -> Answer:
-        """Render the metrics in a thread, because rendering reads the database."""
+        """Render the metrics in a thread, because rendering reads the database.
+
+        Requests that arrive meanwhile get the same text, so many scrapers cost no more than one.
+        """
         form = metrics.form_for(accept)
-        render = partial(metrics.render_metrics, self._host, form)
-        loop = asyncio.get_running_loop()
+        rendering = self._rendering.get(form)
+        if rendering is None:
+            render = partial(metrics.render_metrics, self._host, form)
+            loop = asyncio.get_running_loop()
+            rendering = self._rendering[form] = loop.run_in_executor(self._host.pool, render)
+            rendering.add_done_callback(lambda _: self._rendering.pop(form))
         try:
-            text = await loop.run_in_executor(self._host.pool, render)
+            text = await asyncio.shield(rendering)
         except Unavailable as error:
             return refusal(error)
         return Answer(200, {"content-type": form, "vary": "Accept"}, text)

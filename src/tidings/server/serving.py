@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 GRACE_S = 2  # time for requests in flight when the server stops
 SWITCH_S = 0.0005  # Python's switch interval; its default of 5 ms delays each change of threads
-STREAM_THREADS = 32  # threads for event streams, lists and WebSockets; none waits for new pages
+# Threads for event streams, lists and WebSockets; none waits for new pages. Python runs one at a
+# time, so more of them would only make the event loop wait longer for its turn.
+STREAM_THREADS = 8
 MESSAGE_BYTES_MAX = 128 * 1024  # the largest message of a WebSocket client, the same as on a stage
 METRICS_EVERY_MS_MAX = 86_400_000  # a day; a much larger number is not a time that Python can wait
 # The default is that of OpenTelemetry.

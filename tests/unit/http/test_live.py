@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from typing import NoReturn
 
@@ -27,6 +28,7 @@ from tidings.http.streams.row_prefetch import ReadAhead
 from tidings.http.streams.tail_poller import (
     HEARTBEAT_MS,
     POLL_S,
+    Chunks,
     FixedInterval,
     LiveStream,
     TailPoller,
@@ -397,6 +399,27 @@ def run(scene: Callable[[Log, TailPoller], Awaitable[None]]) -> Log:
     log = Log()
     asyncio.run(play())
     return log
+
+
+def test_nothing_is_read_for_a_client_that_has_left(scene: Scene) -> None:
+    """Its read may wait for a thread, behind those of many others."""
+    scene.post(op("a"))
+    stream = scene.streamer.open(FEED, "0000000000000000007fffff")
+    begun, busy = stream.progress, threading.Event()
+
+    async def leave(poller: Poller) -> None:
+        loop, threads = asyncio.get_running_loop(), ThreadPoolExecutor(1)
+        loop.set_default_executor(threads)
+        loop.run_in_executor(None, busy.wait)
+        chunks, gone = Chunks(stream, poller), loop.create_future()
+        loop.call_later(0.01, gone.set_result, None)
+        assert await chunks.next(gone) is None
+        chunks.stop()
+        busy.set()
+        await asyncio.to_thread(lambda: None)
+        assert stream.progress is begun
+
+    play(scene, leave)
 
 
 def never() -> asyncio.Future[None]:

@@ -328,7 +328,9 @@ class EventStreams:
         stream, over = one.stream, one.over
         while not over.done() and budget.any(_now_ms()):
             try:
-                chunk = await chunks.next()
+                chunk = await chunks.next(over)
+                if chunk is None:
+                    break
                 # Check after the read, because the read may take long, and a client must not
                 # receive anything after its key has ended.
                 if stream.access.admission.may_end and await in_thread(stream.has_ended):

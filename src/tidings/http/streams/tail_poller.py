@@ -420,14 +420,20 @@ class Chunks:
         self._stream, self.poller = stream, poller
         self._upcoming: asyncio.Task[Chunk] | None = None
 
-    async def next(self) -> Chunk:
+    async def next(self, gone: asyncio.Future[None]) -> Chunk | None:
         """Return the next chunk, and start to read the chunk after it while this one is sent.
+
+        Return None if *gone* is done first, so that no thread reads for a client that has left.
 
         Raises:
             Unavailable: the stores do not answer.
         """
-        upcoming, self._upcoming = self._upcoming, None
-        chunk = await (upcoming if upcoming is not None else self._read())
+        reading = self._upcoming = self._upcoming or asyncio.ensure_future(self._read())
+        both: set[asyncio.Future[Any]] = {reading, gone}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not reading.done():
+            return None
+        chunk, self._upcoming = reading.result(), None
         if not (chunk.at_frontier or chunk.wait_ms):
             self._upcoming = asyncio.ensure_future(self._read())
         return chunk
