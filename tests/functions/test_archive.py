@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
 from functions.replay.handler import handle as replay
+from functions.report.handler import handle as report
+from functions.sweep.handler import handle as sweep
 from tests.functions.cloud import CONNECTION, Cloud, archive_on_s3, become, event, message, restart
 from tidings.aws import clients
 from tidings.aws.config.deployment import FUNCTIONS
@@ -76,6 +79,25 @@ def test_a_wake_puts_the_log_into_one_object(monkeypatch: pytest.MonkeyPatch) ->
     assert wake("archive", monkeypatch) == {"batchItemFailures": []}
     assert keys() == ["dev/archive/main/0000000000002-0000000000001.ndjson.gz"]
     assert stage().stores.followers.checkpoints("main") == {"archive": 2}
+
+
+def test_the_schedule_wakes_it_while_there_is_an_archive(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the feed moved a while ago; and the status reports its progress."""
+    monkeypatch.setenv("TIDINGS_ARCHIVE_SECONDS", "0")
+    restart()
+    ingest(event("http_post"), None)
+    sweep(event("schedule"), None)
+    told = json.loads(report(event("http_get_status"), None)["body"])
+    assert ("tidings-dev-follow-archive", {"ring": "main"}) in cloud.invoked
+    assert [each["name"] for each in told["followers"]] == ["archive", "push", "state"]
+
+    cloud.around.asked.clear()
+    monkeypatch.setenv("TIDINGS_ARCHIVE", "")
+    restart()
+    sweep(event("schedule"), None)
+    assert ("tidings-dev-follow-archive", {"ring": "main"}) not in cloud.invoked
 
 
 def test_a_socket_is_replayed_from_the_archive(

@@ -11,7 +11,7 @@ import pytest
 from functions.index.handler import handle as index
 from functions.ingest.handler import handle
 from functions.propose.handler import handle as propose
-from tests.functions.cloud import Cloud, event, without_dynamodb
+from tests.functions.cloud import Cloud, event, restart, without_dynamodb
 from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.changeagent.list import Query
@@ -92,6 +92,18 @@ def test_a_store_that_does_not_answer_is_503(
     assert answer["statusCode"] == 503
     assert int(answer["headers"]["retry-after"]) >= 1
     assert error in answer["body"]
+
+
+def test_origins_are_those_of_the_setting(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a listed origin gets permission to read the answer."""
+    monkeypatch.setenv("TIDINGS_CORS_ORIGINS", "https://a.example, https://b.example")
+    restart()
+    listed = handle(event("http_post", more={"origin": "https://b.example"}), None)
+    other = handle(event("http_post", more={"origin": "https://c.example"}), None)
+
+    assert listed["headers"]["access-control-allow-origin"] == "https://b.example"
+    assert "access-control-allow-origin" not in other["headers"]
+    assert (listed["headers"]["vary"], other["headers"]["vary"]) == ("Origin", "Origin")
 
 
 @pytest.mark.parametrize(

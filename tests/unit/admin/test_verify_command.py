@@ -189,6 +189,23 @@ def test_a_feed_at_work_is_verified_and_rebuilt(kept: Kept) -> None:
     assert kept.told("verify")[::2] == ([], 0)
 
 
+def test_what_is_older_than_the_log_stays(kept: Kept) -> None:
+    """It is counted, not judged, and never removed."""
+    rows = kept.filled()
+    log = kept.target.stores.log
+    log.raise_floor(kept.name, 2)
+    key = {"feed": {"S": kept.name}, "page": {"N": "1"}}
+    kept.target.client.delete_item(TableName=kept.target.settings.log_table, Key=key)
+    kept.write(rows["video/d"]._replace(line=rows["video/d"].line.replace("[]", '["p"]')))
+    before = kept.rows()
+
+    _, last, code = kept.told("verify")
+    assert (code, last["older"], last["agreeing"]) == (0, 7, 2)
+    assert "7 are older than the log, which begins with page 2" in kept.run("verify").stdout
+    assert kept.told("rebuild")[2] == 0
+    assert kept.rows() == before
+
+
 def test_a_log_that_is_not_the_right_one_stops_a_rebuild(kept: Kept) -> None:
     """It stops before it changes rows if pages that the state has handled are missing, or too many
     rows are unknown.

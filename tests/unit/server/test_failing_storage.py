@@ -22,7 +22,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.unit.server.test_crashes import FEED, Producer, _status, hosted
+from tests.unit.server.test_crashes import FEED, Producer, _status, executed, hosted
 from tests.unit.server.test_recovery import UPSTREAM
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE
@@ -31,6 +31,7 @@ from tidings.core.model.pages import Page
 from tidings.core.replication.admin import Action
 from tidings.core.replication.relay import Relay
 from tidings.server import wakeups, writer
+from tidings.server.app import ServerApp
 from tidings.server.host import Host
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog, SqliteRelays
@@ -138,9 +139,10 @@ def test_a_read_that_fails_once_makes_no_promoted_feed_a_copy(
 
     def fail(relays: SqliteRelays, feed: str) -> Relay:
         nonlocal left
-        left -= 1
-        if left >= 0:
-            raise Unavailable("disk I/O error")
+        if threading.current_thread() is threading.main_thread():  # the jobs of the host read, too
+            left -= 1
+            if left >= 0:
+                raise Unavailable("disk I/O error")
         return read(relays, feed)
 
     async def main() -> list[int]:
@@ -243,6 +245,45 @@ def test_a_feed_that_fails_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> N
 
 LARGE = "".join(random.Random(0).choices(string.ascii_letters, k=60_000))  # which packs badly
 PAGES_MAX = 1_000_000
+_HEADERS = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+
+
+async def post(app: ServerApp, name: str) -> tuple[int, str]:
+    """Post; return the status of the answer, and the time to retry."""
+    operation = {"event": "insert", "type": "video", "id": name, "data": LARGE}
+    answers: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": json.dumps(operation).encode()}
+
+    async def send(message: Any) -> None:
+        answers.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/ops", "query_string": b""}
+    await app({**scope, "headers": _HEADERS}, receive, send)
+    return answers[0]["status"], dict(answers[0]["headers"]).get(b"retry-after", b"").decode()
+
+
+def test_a_full_disk_is_answered_with_503(tmp_path: Path) -> None:
+    """This includes posts that share a commit. None of them is stored, and with free space posts
+    work again.
+    """
+
+    async def main() -> tuple[list[tuple[int, str]], tuple[int, str], list[str]]:
+        async with hosted(tmp_path / "feed.db") as (host, app):
+            (used,) = await asyncio.to_thread(executed, host.database, "PRAGMA page_count")
+            await asyncio.to_thread(executed, host.database, f"PRAGMA max_page_count = {used}")
+            refused = await asyncio.gather(*(post(app, name) for name in "abc"))
+            more = f"PRAGMA max_page_count = {PAGES_MAX}"
+            await asyncio.to_thread(executed, host.database, more)
+            answered = await post(app, "d")
+            pages = await asyncio.to_thread(host.stores.log.read, FEED, 0)
+            lines = [line for page in pages for line in page.lines]
+            return refused, answered, [json.loads(line)["id"] for line in lines]
+
+    refused, answered, written = asyncio.run(main())
+    assert refused == [(503, "1")] * 3
+    assert (answered, written) == ((204, ""), ["d"])
 
 
 ROUNDS_MAX = 200  # of requests, until the disk is full for each kind of them

@@ -217,6 +217,13 @@ def test_half_a_body_is_none(server: Server) -> None:
     assert httpx.get(f"{server.url}status").json()["head"] == head
 
 
+def test_a_second_server_on_the_data_is_refused(server: Server) -> None:
+    """It prints one sentence, and the first server continues."""
+    with pytest.raises(NotReady, match=r"^tidings serve: .*another process serves this file$"):
+        Server(data=server.data).start()
+    assert post(server).status_code == 204
+
+
 def test_streams_end_with_the_server(tmp_path: Path) -> None:
     """The exit code is 0, soon; the acknowledged operations are there after a restart."""
     with Server(data=tmp_path) as running:

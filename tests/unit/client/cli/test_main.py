@@ -34,6 +34,7 @@ from tidings.client.cli.lines import Columns, line_of, plain
 from tidings.client.cli.main import main
 from tidings.client.events import Event
 from tidings.pipelines.templates import render_file
+from tidings.server.running import Server
 
 
 @contextmanager
@@ -189,6 +190,20 @@ def test_ctrl_c_keeps_the_last_cursor(
     again = tidings(*arguments, "--count", "1")
     assert "video/x3" in again.stdout
     assert state.read_text() == event_id(2)
+
+
+def test_tail_comes_back_by_itself(server: Running) -> None:
+    """A disconnect is reported on stderr only; stdout continues without a gap."""
+    server.append(_video(1))
+    with _started("tail", "--url", server.url, "--from", event_id(0), "--json") as process:
+        _lines(process, 1)
+        server.cut()
+        server.append(_video(2))
+        assert json.loads(_lines(process, 1)[0])["id"] == event_id(2)
+        assert process.stderr is not None
+        assert "trying again in" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WITHIN_S) == 0
 
 
 def test_ctrl_c_while_waiting_for_a_server(tmp_path: Path) -> None:
@@ -446,6 +461,29 @@ def test_a_closed_pipe(listing: Answering) -> None:
         )
         assert (found.returncode, found.stderr) == (0, "")
     os.close(write)
+
+
+def test_a_worker_with_a_closed_pipe() -> None:
+    """`tidings consume NAME | head -0` acknowledges nothing, and reports no failure."""
+    read, write = os.pipe()
+    os.close(read)
+    with Server() as host:
+        at = ("--url", host.url)
+        tidings("consumers", "create", "a", *at)
+        tidings("post", "insert", "video", "x1", *at)
+        found = subprocess.run(
+            [*TIDINGS, "consume", "a", *at],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=WITHIN_S,
+            check=False,
+        )
+        consumer = json.loads(tidings("consumers", "show", "a", "--json", *at).stdout)
+    os.close(write)
+
+    assert (found.returncode, found.stderr) == (0, "")
+    assert (consumer["position"], consumer["state"]) == (None, "idle")
 
 
 @pytest.mark.parametrize(
