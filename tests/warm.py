@@ -189,7 +189,9 @@ def _become(order: Mapping[str, Any]) -> None:
     sys.stderr = _text(2, "w", sys.stderr)
     _, _, module, *rest = sys.orig_argv = order["arguments"]
     sys.argv = [module, *rest]
-    sys.modules.pop(module, None)  # Python would warn
+    # Python would warn of *module*. The server notes the time when its modules are imported.
+    for name in [each for each in sys.modules if each.startswith((module, "tidings.server"))]:
+        del sys.modules[name]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

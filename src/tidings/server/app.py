@@ -217,7 +217,7 @@ class ServerApp:
     async def _metrics(self, accept: str) -> Answer:
         """Render the metrics in a thread, because rendering reads the database.
 
-        Requests that arrive meanwhile get the same text, so many scrapers cost no more than one.
+        Requests that arrive before its end get the same text: many scrapers cost no more than one.
         """
         form = metrics.form_for(accept)
         rendering = self._rendering.get(form)

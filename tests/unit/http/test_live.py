@@ -402,7 +402,7 @@ def run(scene: Callable[[Log, TailPoller], Awaitable[None]]) -> Log:
 
 
 def test_nothing_is_read_for_a_client_that_has_left(scene: Scene) -> None:
-    """Its read may wait for a thread, behind those of many others."""
+    """Its read may still wait for a thread."""
     scene.post(op("a"))
     stream = scene.streamer.open(FEED, "0000000000000000007fffff")
     begun, busy = stream.progress, threading.Event()
