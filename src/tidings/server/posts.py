@@ -19,7 +19,7 @@ import re
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidings.core.auth.guard import INGEST, Role
 from tidings.core.errors import Rejected, TidingsError
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed, Credential
     from tidings.core.ingest.ingest import Ingester
     from tidings.http.request import Answer, Request
-    from tidings.server.http_protocol import HttpProtocol
     from tidings.server.sqlite.log import SqliteLog
     from tidings.server.writer import Writer
 
@@ -124,14 +123,24 @@ def plan_for(route: str, request: Request, answer: Answer, *, count: int) -> Pla
     )
 
 
+class Sender(Protocol):
+    """The connection of a post."""
+
+    def on_accepted(self, post: Post) -> None:
+        """Send the answer of its plan, because the post is on disk."""
+
+    def on_undecided(self, post: Post) -> None:
+        """Handle the post in the ordinary way, because nothing of it was written."""
+
+
 @dataclass(slots=True, eq=False)
 class Post:
-    """A post in a batch, which connection *sender* received at *began_s* as the bytes *data*.
+    """A post in a batch, which arrived at *began_s* as the bytes *data*.
 
-    The connection sets *disconnected*, and sets *keep_alive* to False if the answer is its last.
+    Its connection sets *disconnected*, and sets *keep_alive* to False if the answer is its last.
     """
 
-    sender: HttpProtocol
+    sender: Sender
     found: Found
     data: bytes
     began_s: float
