@@ -415,6 +415,8 @@ def test_nothing_is_read_for_a_client_that_has_left(scene: Scene) -> None:
         loop.call_later(0.01, gone.set_result, None)
         assert await chunks.next(gone) is None
         chunks.stop()
+        for _ in range(3):  # iterations of the loop, in which the read is cancelled
+            await asyncio.sleep(0)
         busy.set()
         await asyncio.to_thread(lambda: None)
         assert stream.progress is begun
