@@ -25,7 +25,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-# What the modules import when they run.
+# The imports of each module that are executed only when it runs.
 PRELOADED = {
     "tidings.server": ("tidings.server.serving", "uvloop", "bcrypt", "encodings.idna"),
     "tidings.client.cli.main": (

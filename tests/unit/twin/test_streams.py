@@ -75,7 +75,7 @@ def test_a_function_error_fails_the_whole_batch() -> None:
 def test_what_follows_a_batch(
     batch: Batch, failed_at: int | None, next_batches: tuple[Batch, ...]
 ) -> None:
-    """It goes on at the failed record, or in two halves; no retry is used up."""
+    """The source continues at the failed record, or with two halves; this costs no retry."""
     assert streams.settle(batch, failed_at, retries_max=1) == Outcome(next_batches)
 
 

@@ -257,9 +257,10 @@ class Stream:
         if self.filter.leave or not self.progress.in_step or not tail.reaches(self.progress.page):
             return None
         pages = tail.after(self.progress.page)
+        parts = [page_part(page, self.filter) for page in pages]
         if pages:
             self.progress = Progress(pages[-1].number, seconds=pages[-1].seconds)
-        return [page_part(page, self.filter) for page in pages]
+        return parts
 
     def chunk(self, parts: Sequence[Part]) -> Chunk:
         """Return *parts*, which `select` has returned, in the format of this stream."""

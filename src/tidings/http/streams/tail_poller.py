@@ -132,12 +132,12 @@ class _Texts:
         parts = stream.select(self._tail)
         if parts is None:
             return None
-        key = stream.text_form, stream.progress, *parts
+        progress, stream.progress = stream.progress, before  # building may fail
+        key = stream.text_form, progress, *parts
         if key not in self._of_parts:
             text = stream.chunk(parts).text
             frame = frame_chunk(text) if text else b""
-            self._of_parts[key] = _Text(frame, stream.count(text), stream.progress)
-        stream.progress = before
+            self._of_parts[key] = _Text(frame, stream.count(text), progress)
         return self._of_parts[key]
 
 

@@ -20,7 +20,7 @@ from tidings.core.catchup.catchup import Progress, in_log
 from tidings.core.catchup.matching import page_part
 from tidings.core.catchup.sse import Stream, Tail
 from tidings.core.erasure.entries import Entry, encode_entry
-from tidings.core.errors import InvalidFilter
+from tidings.core.errors import InvalidFilter, StorageFailed
 from tidings.core.log.reader import Run
 from tidings.core.model.cursors import START
 from tidings.core.model.filters import EVERYTHING, Filter, parse
@@ -382,6 +382,17 @@ def test_a_log_trimmed_above_its_end() -> None:
 
     assert tail.extend(Run([], trimmed=True, floor=9))
     assert (tail.last, tail.reaches(2), numbers(tail, 8)) == (8, False, [])
+
+
+def test_a_damaged_page_moves_no_stream(scene: Scene) -> None:
+    """The stream would otherwise skip the pages that its client has not received."""
+    stream = scene.streamer.open(FEED, "now", {"types": "video"})
+    begun, tail = stream.progress, Tail()
+    tail.extend(Run([Page(1, '{"event":"update","type":"video"', "", NOW)]))
+
+    with pytest.raises(StorageFailed):
+        stream.select(tail)
+    assert stream.progress is begun
 
 
 def test_text_is_made_once() -> None:
