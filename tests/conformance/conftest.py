@@ -33,8 +33,9 @@ _HOSTS = (
 
 
 # The sections about requests, events, streams and sockets, which each host translates by itself.
-# The rules of other sections are those of the core and of stores (tests/contract compares these).
-_OF_HOSTS = ("3", "4", "5", "6", "7", "8")
+# The rules of other sections, cursors (5) among them, are those of the core and of stores
+# (tests/contract compares these).
+_OF_HOSTS = ("3", "4", "6", "7", "8")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -45,15 +46,17 @@ def _concerns(item: pytest.Item) -> bool:
     """Return False for a case that another host checks in the same way.
 
     Lanes change nothing for cases without a WebSocket. The rows of a table differ in values only:
-    a twin runs the first row, unless the values are those that a host reads.
+    a twin runs the first row, unless the values are those that a host reads, which does it in the
+    same way with lanes.
     """
     parameters = getattr(item, "callspec", None)
     chosen = parameters.params if parameters else {}
     target, case = chosen.get("target"), chosen.get("case")
     if case is None or target not in ("twin", "lanes"):  # a test of another folder, too
         return True
-    is_same = case.is_further_row and case.section not in _OF_HOSTS
-    return not is_same and (target == "twin" or case.needs >= {"ws"})
+    if target == "lanes":
+        return case.needs >= {"ws"} and not case.is_further_row
+    return not case.is_further_row or case.section in _OF_HOSTS
 
 
 @pytest.fixture(scope="module", params=_HOSTS)

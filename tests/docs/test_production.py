@@ -31,10 +31,10 @@ systemctl() {
             %s &
             server=$!
             until curl -sf --cacert /etc/tidings/ca.pem https://127.0.0.1:8042/health
-            do sleep 0.1; done ;;
+            do kill -0 $server; sleep 0.1; done ;;
         reload) kill -HUP $server
             until tidings tail --from 0 --count 1 --password-file /etc/tidings/read.txt
-            do :; done ;;
+            do kill -0 $server; done ;;
     esac
 }
 """
@@ -52,6 +52,11 @@ def test_a_server_in_production(tmp_path: Path) -> None:
         (r"/opt/tidings/bin/tidings", "tidings"),
         (r"^python3 -m venv .*$|^/opt/.*pip install .*$", ":"),
         (r" -g tidings", ""),
+        # A busy machine may need longer.
+        (
+            r"^sleep 5$",
+            "until curl -sf http://127.0.0.1:8052/health; do kill -0 $!; sleep 0.1; done",
+        ),
         (r"serve --data /var/lib/tidings ", r"\g<0>--port 8042 "),
         (r"\b8042\b", str(processes.free_port())),
         (r"\b8052\b", str(processes.free_port())),
@@ -60,7 +65,8 @@ def test_a_server_in_production(tmp_path: Path) -> None:
         script = re.sub(pattern, ours, script, flags=re.M)
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
     done = subprocess.run(
-        ["bash", "-euc", script],
+        # A run of tests under `nohup` ignores SIGHUP, and so would the server.
+        ["env", "--default-signal=HUP", "bash", "-euc", script],
         cwd=tmp_path,
         env=environment,
         capture_output=True,

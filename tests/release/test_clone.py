@@ -63,13 +63,13 @@ def test_the_readme_can_be_tried(clone: Path) -> None:
 
 
 def test_make_synth(clone: Path) -> None:
-    """The commands of docs/start/AWS.md, with all stages; also a stage with pipelines could be
-    packed."""
+    """The commands of docs/start/AWS.md, with a stage; also a stage with pipelines could be packed.
+
+    tests/infra synthesises and lints every stage.
+    """
     ((commands, shown),) = _SHOWN.findall((ROOT / "docs/start/AWS.md").read_text())
-    done = run(clone, "bash", "-euc", commands.replace(" STAGE=dev", ""))
-    assert (done.returncode, "nothing to report" in done.stdout) == (0, True), done.stderr
-    assert done.stdout.splitlines()[-1] == shown.splitlines()[-1]
-    assert len([*(clone / "cdk.out").glob("*.template.json")]) > 5
+    done = run(clone, "bash", "-euc", commands)
+    assert (done.returncode, done.stdout[-len(shown) :]) == (0, shown), done.stderr
 
     pinned = "from infra import builds;"
     pinned += "print(builds.pin_versions(builds.pipeline_packages()))"
