@@ -89,7 +89,7 @@ test-data: $(STAMP)  ## pipelines with real databases, queues and indices; it ne
 	$(call PYTEST,2) data
 
 BARE ?= bookworm trixie
-test-bare:  ## `make run` and `make test` in minimal Debian roots; it needs root and debootstrap
+test-bare:  ## `make run`, starts and `make test` in minimal Debian roots; it needs root and debootstrap
 	tests/bare.sh $(BARE)
 
 EXAMPLES ?= 100

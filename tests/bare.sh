@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Run `make test` and `make run` in minimal Debian roots, where only Python, git and make are
-# installed. It needs root and debootstrap; the roots are kept in build/bare.
+# Run `make run`, starts and `make test` in minimal Debian roots, where only Python, git, make and
+# curl are installed. It needs root and debootstrap; the roots are kept in build/bare.
 #
 #   tests/bare.sh [SUITE...]    the committed HEAD, in bookworm and trixie unless others are named
 set -euo pipefail
 cd "$(dirname "$0")/.."
-TARGETS=${TARGETS:-run test}  # of make; `run` is started, posted to and read
+TARGETS=${TARGETS:-run starts test}  # of make; `run` is started, posted to and read
+STARTS=${STARTS:-INSTALL.md BACKEND.md DATA.md OPERATOR.md}  # without Node.js and PostgreSQL
 FOLDER=${FOLDER:-$PWD/build/bare}
-INCLUDE=python3,python3-venv,git,make,ca-certificates
+INCLUDE=python3,python3-venv,git,make,curl,ca-certificates
 
 # What pip needs to reach its index from here.
 pass=(HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin "WORKERS=${WORKERS:-}")
@@ -38,6 +39,10 @@ for suite in "$@"; do
   rm -rf "$root/src" && git clone -q . "$root/src"
   for target in $TARGETS; do
     echo "== $suite: make $target"
-    if [[ $target == run ]]; then inside "$root" "$TRY"; else inside "$root" "make $target"; fi
+    case $target in
+      run) inside "$root" "$TRY" ;;
+      starts) inside "$root" "make setup; .venv/bin/python -m tests.docs.test_quick_starts $STARTS" ;;
+      *) inside "$root" "make $target" ;;
+    esac
   done
 done
