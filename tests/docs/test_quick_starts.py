@@ -40,7 +40,7 @@ _BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```', re.DOTALL | r
 # These parts differ from run to run: ids and cursors, and times.
 _VARIES = ((r"\b[0-9a-f]{24}\b", "0" * 24), (r"\b20\d\d-[\d-]+T[\d:.]+(Z|\+00:00)", "TIME"))
 # tests/release and tests/world run these lines.
-_INSTALLS = re.compile(r"^((pip|npm) install|make release|python3 -m venv) ?.*$", re.MULTILINE)
+_INSTALLS = re.compile(r"^((pip|npm) install|pip wheel|python3 -m venv) ?.*$", re.MULTILINE)
 _REACHES = re.compile(r"PIP_|SSL_CERT_|NODE_EXTRA_CA|npm_config|PG|.*_proxy$", re.IGNORECASE)
 _SERVES = re.compile("tidings serve|http.server|make run|uvicorn")
 _PORT = re.compile(r"(?:--port|http\.server) (\d+)")
