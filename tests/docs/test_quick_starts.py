@@ -260,6 +260,8 @@ def _check_page(folder: Folder, activated: str) -> None:
 
 def main() -> None:
     """Play the pages that the command line names, or all of them, each in a clone of its own."""
+    # A shell ignores Ctrl-C in the programs that it starts in the background, and so would theirs.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for page in sys.argv[1:] or [each.name for each in sorted(START.glob("*.md"))]:
         click.echo(f"== {page}")
         with tempfile.TemporaryDirectory() as parent:
