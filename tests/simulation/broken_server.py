@@ -22,7 +22,7 @@ from tidings.core.limits import WEBHOOK_AT_ONCE
 from tidings.core.model.operations import is_erased
 from tidings.core.model.pages import Page, encode
 from tidings.core.replication.admin import RelayControl
-from tidings.core.settings.profiles import Losses
+from tidings.core.replication.copies import CopiedLosses
 from tidings.core.state.rows import Overwritten
 from tidings.core.sync.corrections import Conflicts, Verdict
 from tidings.http.outbound.credentials import Tokens
@@ -188,7 +188,7 @@ wakes_no_push = instead(host.Host, "_on_commit", _tells_lists_only)
 # K3: the log of a restored file continues with the numbers that it had before.
 numbers_again = instead(Generations, "_begin", _nothing)
 # K3: the log continues with new numbers, and the loss of pages is not reported.
-losses_forgotten = instead(Losses, "ranges", lambda losses, feed: ())
+losses_forgotten = instead(CopiedLosses, "ranges", lambda losses, feed: ())
 # K3: a copy of the data file, or of its folder, counts as the file itself.
 copies_unnoticed = all_of(
     instead(Start, "matches", lambda start, found_id, changed_ns: start.id != ""),

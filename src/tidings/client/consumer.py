@@ -22,7 +22,7 @@ from tidings.client.errors import Lost
 from tidings.client.events import RESET, Event, Moved
 from tidings.client.files import EVERYTHING, SAVE_EVERY_S, StateFile, start
 from tidings.client.reconnect import ListenAsync, Transport, listeners, resume_async
-from tidings.client.retries import Closing
+from tidings.client.retries import Closing, log_lost
 from tidings.core.model.cursors import NOW
 
 AFTER_RESET = "1"  # the id of `reset`, after which the consumer has no objects (PROTOCOL 6.3)
@@ -264,7 +264,8 @@ class Consumer(Closing):
     pauses while *in_flight_max* events wait for the oldest unacknowledged event, and after a
     `reset` until the `reset` is acknowledged. After a lost connection, the consumer reconnects with
     delays of 1 to 32 seconds, without end unless *timeout_s* limits the time in which no attempt
-    succeeds. *on_lost* is called for each loss, in the reading thread if there is one.
+    succeeds. *on_lost* is called for each loss, in the reading thread if there is one; the
+    default logs a warning.
 
     The consumer starts at the cursor in *state_file*, else at *cursor*, else at the end of the log.
     If *allow_replication* is True, *cursor* is None, and *state_file* names a file that does not
@@ -295,7 +296,7 @@ class Consumer(Closing):
         in_flight_max: int = IN_FLIGHT_MAX,
         ws_url: str | None = None,
         timeout_s: float | None = None,
-        on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
+        on_lost: Callable[[Lost, float], None] = log_lost,
         **switches: Unpack[Switches],
     ) -> None:
         if in_flight_max < 1:

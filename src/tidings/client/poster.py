@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from tidings.client.errors import Lost, Refused, WrongAnswer
 from tidings.client.feed_api import NDJSON, FeedApi
-from tidings.client.retries import ATTEMPTS_MAX, Closing, error_of_answer, repeat
+from tidings.client.retries import ATTEMPTS_MAX, Closing, error_of_answer, log_lost, repeat
 from tidings.core.model.operations import to_ascii_json
 
 LINE_OF_BODY = re.compile(r"^line (\d+):? ?")  # how an error names an operation of the request
@@ -30,8 +30,9 @@ _QUEUE_LINES_MAX = 2 * BATCH_LINES_MAX  # one batch is read while another is pos
 class Poster(Closing):
     """A connection to post to one feed, kept open between batches. Close it, or use `with`.
 
-    *on_retry* is called with each failure and the seconds until the next attempt. *timeout_s* is
-    the maximum time of a batch with all attempts; without it, only *attempts_max* limits them.
+    *on_retry* is called with each failure and the seconds until the next attempt; the default logs
+    a warning. *timeout_s* is the maximum time of a batch with all attempts; without it, only
+    *attempts_max* limits them.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Poster(Closing):
         password: str = "",
         timeout_s: float | None = None,
         attempts_max: int = ATTEMPTS_MAX,
-        on_retry: Callable[[Lost, float], None] = lambda lost, delay_s: None,
+        on_retry: Callable[[Lost, float], None] = log_lost,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
         self._api = FeedApi(url, feed, password=password, timeout_s=timeout_s)

@@ -16,7 +16,7 @@ from typing import Literal, Unpack
 from tidings.client.address import Subscription, Switches, operations_url, socket_url
 from tidings.client.errors import Ended, Lost
 from tidings.client.events import Event, Moved
-from tidings.client.retries import Backoff, is_over
+from tidings.client.retries import Backoff, is_over, log_lost
 from tidings.core.model.cursors import Place, parse_cursor
 
 # A function that opens a connection at a cursor and yields its items. When the connection ends, the
@@ -39,7 +39,7 @@ def follow(
     password: str = "",
     ws_url: str | None = None,
     on_moved: Callable[[str], None] = lambda cursor: None,
-    on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
+    on_lost: Callable[[Lost, float], None] = log_lost,
     wait: Callable[[float], None] = time.sleep,
     **switches: Unpack[Switches],
 ) -> Iterator[Event]:

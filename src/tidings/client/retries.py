@@ -61,6 +61,16 @@ def stop_on_signals(stop: Callable[[], None], *, within_s: float | None = None) 
             signal.signal(kind, on_signal)
 
 
+def log_lost(lost: Lost, delay_s: float) -> None:
+    """Log a lost connection and the seconds until the next attempt.
+
+    Without a configuration of `logging`, Python prints the message to stderr.
+    """
+    import logging  # the import takes milliseconds, which a short command saves
+
+    logging.getLogger("tidings.client").warning("%s; trying again in %.0f s", lost.reason, delay_s)
+
+
 class Closing:
     """A context manager that calls `close` at its end; subclasses implement `close`."""
 

@@ -23,7 +23,7 @@ from tidings.client.errors import ClientError, Lost, Refused, Unwritten
 from tidings.client.events import LIVE, RESET, Event, is_copied
 from tidings.client.feed_api import Answer, NamedConsumers
 from tidings.client.reconnect import Transport
-from tidings.client.retries import Closing, repeat
+from tidings.client.retries import Closing, log_lost, repeat
 from tidings.core.model.filters import FIELDS
 
 RENEWALS = 3  # renewals per duration of a lease; two of them may fail
@@ -222,7 +222,7 @@ class Worker(Closing):
         bulk: int = BULK,
         worker: str = "",
         timeout_s: float | None = None,
-        on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
+        on_lost: Callable[[Lost, float], None] = log_lost,
         on_held: Callable[[str], None] = lambda reason: None,
         on_log: Callable[[], None] = lambda: None,
         on_idle: Callable[[], None] = lambda: None,

@@ -279,9 +279,7 @@ async def _run(host: Callable[..., Any], name: str, options: Any, stop_s: float)
         started.set()
         click.echo(f"tidings {name} ready {http_url} {ws_url}")
         if sys.stderr.isatty():  # a person has started the server at a terminal
-            click.echo(
-                f"open {http_url} in a browser, or run {_tail(http_url)}; Ctrl-C ends it", err=True
-            )
+            click.echo(f"open {http_url}, or run {_tail(http_url)}; Ctrl-C ends it", err=True)
 
     running = asyncio.ensure_future(host(options, ready, stopped))
 

@@ -53,13 +53,15 @@ def test_appended_once(server: Running, faults: list[str]) -> None:
     assert len(server.feed.requests) == len(faults) + 1
 
 
-def test_attempts_are_bounded(server: Running) -> None:
-    """After the last attempt the error is raised."""
+def test_attempts_are_bounded(server: Running, caplog: pytest.LogCaptureFixture) -> None:
+    """Each further attempt is logged; after the last one the error is raised."""
     server.feed.faults.posts = ["503"] * 9
     with _poster(server, attempts_max=3) as poster, pytest.raises(Lost, match="503: not now"):
         poster.post([ONE])
 
     assert len(server.feed.requests) == 3
+    logged = [each.levelname for each in caplog.records if "trying again" in each.message]
+    assert logged == ["WARNING", "WARNING"]
 
 
 def test_a_refusal_is_not_repeated(server: Running) -> None:

@@ -29,7 +29,7 @@ _HINT = "a time with its zone (2026-11-28T21:00Z, 2026-11-28T21:00+01:00) or an 
 class Moment(click.ParamType[Any]):
     """A time in milliseconds since 1970: given with its zone, or as an age such as `1h`.
 
-    With *cursors*, other texts are left unchanged; the host checks them.
+    With *cursors*, a cursor is left unchanged.
     """
 
     name = "time"
@@ -41,6 +41,8 @@ class Moment(click.ParamType[Any]):
         if ago := _AGO.fullmatch(value):
             return time.time_ns() // 1_000_000 - int(ago[1]) * _UNITS_MS[ago[2]]
         if self._cursors and not _IS_TIME.match(value):
+            if value != OLDEST and parse_cursor(value) is None:
+                self.fail(f"{value!r} is not `0`, `oldest`, `now`, an event id, {_HINT}", param, ctx)
             return 0 if value == OLDEST else value
         try:
             return to_ms(normal_form(_MINUTES.sub(r"\1:00", value).replace(" ", "T")))

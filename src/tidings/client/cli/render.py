@@ -209,9 +209,18 @@ def failures(*, usage: type[ClientError] | tuple[()] = ()) -> Iterator[None]:
         raise click.ClickException(f"{printable(str(error))}{_remedy(error)}{source}") from None
 
 
-def retrying(lost: Lost, delay_s: float) -> None:
-    """Report a lost connection and the time of the next attempt."""
-    click.echo(f"{printable(lost.reason)}; trying again in {delay_s:.0f} s", err=True)
+def retrying() -> Callable[[Lost, float], None]:
+    """Return a function that reports a lost connection and the time of the next attempt.
+
+    Any thread may call it.
+    """
+    source = source_of(is_unreachable=True)
+
+    def report(lost: Lost, delay_s: float) -> None:
+        at = source if isinstance(lost, Unreachable) else ""
+        click.echo(f"{printable(lost.reason)}{at}; trying again in {delay_s:.0f} s", err=True)
+
+    return report
 
 
 def fields(document: Mapping[str, Any]) -> str:

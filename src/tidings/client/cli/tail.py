@@ -205,7 +205,7 @@ def _follow(feed: Access, options: dict[str, Any], until_ms: int | None, printer
     options |= {"feed": feed.feed, **feed.access}
     with (
         render.failures(usage=WrongUrl),
-        Consumer(feed.url, **options, on_lost=render.retrying) as consumer,
+        Consumer(feed.url, **options, on_lost=render.retrying()) as consumer,
     ):
         while not (stopped.is_set() or consumer.ended or printer.is_done or _is_past(until_ms)):
             delivery = consumer.within(LOOK_EVERY_S)
@@ -308,7 +308,7 @@ def snoop(
                 lost = Lost(signal.reason)
                 if signal.refused or is_over(without_s, signal.delay_s, feed.timeout_s):
                     raise lost
-                render.retrying(lost, signal.delay_s)
+                render.retrying()(lost, signal.delay_s)
                 continue
             without_s = time.monotonic()
             if isinstance(signal, Item):

@@ -206,11 +206,12 @@ def test_tail_comes_back_by_itself(server: Running) -> None:
         assert process.wait(WITHIN_S) == 0
 
 
-def test_ctrl_c_while_waiting_for_a_server(tmp_path: Path) -> None:
-    """Without a server it says so and waits; Ctrl-C ends it with 0."""
-    with _started("tail", "--url", "http://127.0.0.1:9") as process:
+def test_ctrl_c_while_waiting_for_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a server it says so and waits, and names what gave the address; Ctrl-C ends it."""
+    monkeypatch.setenv("TIDINGS_URL", "http://127.0.0.1:9")
+    with _started("tail") as process:
         assert process.stderr is not None
-        assert "trying again in" in process.stderr.readline()
+        assert "(address from TIDINGS_URL); trying again in" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(WITHIN_S) == 0
 

@@ -106,6 +106,7 @@ def test_lines_fit_a_terminal_and_are_whole_in_a_pipe(server: Server) -> None:
     "words",
     [
         ("--from", "2026-11-28T21:00"),
+        ("--from", "1hour"),
         ("--until", "yesterday"),
         ("--until", "1h"),
         ("--until", "1h", "--from", "0"),
