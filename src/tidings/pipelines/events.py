@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -91,7 +92,8 @@ def _print(event: dict[str, Any]) -> None:
 
 def _log_event(event: dict[str, Any]) -> None:
     if event["kind"] == "caught_up":
-        click.echo(f"{event['path']}: up to date")
+        # Rich replaces sys.stdout to print above a table; click would write past it.
+        click.echo(f"{event['path']}: up to date", file=sys.stdout)
     level = logging.ERROR if event["kind"] in ("alarm", "error", "parked") else logging.INFO
     _log.log(level, "%s", json.dumps(event, separators=(",", ":")))
 

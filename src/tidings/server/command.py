@@ -279,7 +279,9 @@ async def _run(host: Callable[..., Any], name: str, options: Any, stop_s: float)
         started.set()
         click.echo(f"tidings {name} ready {http_url} {ws_url}")
         if sys.stderr.isatty():  # a person has started the server at a terminal
-            click.echo(f"open {http_url}, or run {_tail(http_url)}; Ctrl-C ends it", err=True)
+            # Clients of this machine cannot rely on the addresses that mean all of its interfaces.
+            near = http_url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+            click.echo(f"open {near}, or run {_tail(near)}; Ctrl-C ends it", err=True)
 
     running = asyncio.ensure_future(host(options, ready, stopped))
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tidings.client.cli.options import NamedFeed
-from tidings.client.cli.render import phase_bars, table
-from tidings.core.errors import TidingsError
+from tidings.client.cli.render import phase_bars, source_of, table
+from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.sync import dumps
 from tidings.lineage import datasets, runs
 from tidings.lineage.datasets import Dataset
@@ -82,7 +82,8 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except (TidingsError, BotoCoreError, ClientError) as error:
-        raise click.ClickException(str(error)) from None
+        source = source_of(is_unreachable=isinstance(error, Unavailable))
+        raise click.ClickException(f"{error}{source}") from None
 
 
 _KIND = "SYNC"

@@ -288,7 +288,7 @@ def test_a_person_signs_in_and_out(browser: ClientConnection, tmp_path: Path) ->
         page.until("document.querySelector('#dialog')?.open")
         _sign_in(page, "wrong")
         page.until("document.querySelector('#dialog')?.open")
-        assert "not accepted (password: is not a read" in _text(page, "#dialog-says")
+        assert "not accepted (password: is not the read" in _text(page, "#dialog-says")
         _sign_in(page, "open-sesame", user="anybody")
         page.until("document.querySelector('#badge').textContent === 'live'")
         assert _text(page, "#sign-in") == "Sign out"

@@ -42,7 +42,9 @@ class Moment(click.ParamType[Any]):
             return time.time_ns() // 1_000_000 - int(ago[1]) * _UNITS_MS[ago[2]]
         if self._cursors and not _IS_TIME.match(value):
             if value != OLDEST and parse_cursor(value) is None:
-                self.fail(f"{value!r} is not `0`, `oldest`, `now`, an event id, {_HINT}", param, ctx)
+                self.fail(
+                    f"{value!r} is not `0`, `oldest`, `now`, an event id, {_HINT}", param, ctx
+                )
             return 0 if value == OLDEST else value
         try:
             return to_ms(normal_form(_MINUTES.sub(r"\1:00", value).replace(" ", "T")))

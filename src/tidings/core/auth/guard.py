@@ -351,7 +351,7 @@ class Guard:
             rule = f"must be the {name} password of the feed (HTTP Basic, any user name) or a key"
             raise WrongPassword(rule, field="password")
         if not self.passwords.opened(self.scope(feed), given.secret, {role: stored}):
-            raise WrongPassword(f"is not a {name} password of the feed", field="password")
+            raise WrongPassword(f"is not the {name} password of the feed", field="password")
 
     def is_protected(self, feed: str) -> bool:
         """Return True if *feed* or the host has or had a credential."""

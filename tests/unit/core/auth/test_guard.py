@@ -79,7 +79,7 @@ def test_O06_each_role_has_its_own_password(opened: bool) -> None:
     guarded.check("main", Role.READ, Credential(READ_PASSWORD))
     guarded.check("main", Role.INGEST, Credential(INGEST_PASSWORD))
     for role, password in ((Role.READ, INGEST_PASSWORD), (Role.INGEST, READ_PASSWORD)):
-        with pytest.raises(WrongPassword, match=f"not a {role.value} password") as refused:
+        with pytest.raises(WrongPassword, match=f"not the {role.value} password") as refused:
             guarded.check("main", role, Credential(password))
         assert password not in str(refused.value.body())
 
