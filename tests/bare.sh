@@ -5,7 +5,7 @@
 #   tests/bare.sh [SUITE...]    the committed HEAD, in bookworm and trixie unless others are named
 set -euo pipefail
 cd "$(dirname "$0")/.."
-TARGETS=${TARGETS:-run starts test}  # of make; `run` is started, posted to and read
+TARGETS=${TARGETS:-run starts test}  # of make, except `starts`: pages; `run` is started, posted to and read
 STARTS=${STARTS:-INSTALL.md BACKEND.md DATA.md OPERATOR.md}  # without Node.js and PostgreSQL
 FOLDER=${FOLDER:-$PWD/build/bare}
 INCLUDE=python3,python3-venv,git,make,curl,ca-certificates

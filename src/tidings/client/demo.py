@@ -28,7 +28,7 @@ import click
 
 from tidings.client.address import DEFAULT_URL
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.render import retrying
+from tidings.client.cli.render import retry_reporter
 from tidings.client.errors import ClientError
 from tidings.client.poster import Poster, encode
 from tidings.core import limits
@@ -391,7 +391,7 @@ def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool
         signal.signal(number, signal.default_int_handler)
     try:
         repository = None if made_up else open_repository(repo)
-        with Poster(url, feed, on_retry=retrying()) as poster:
+        with Poster(url, feed, on_retry=retry_reporter()) as poster:
             if repository is None:
                 return _post_generated(poster)
             count = post_history(poster, history(repository, warn=_warn), RateLimit(rate))

@@ -279,7 +279,7 @@ def consume(
         feed=feed.feed,
         **feed.access,
         transport="sse" if sse else "ws",
-        on_lost=render.retrying(),
+        on_lost=render.retry_reporter(),
         **options,
     )
     with render.failures(), worker:

@@ -41,11 +41,12 @@ class Moment(click.ParamType[Any]):
         if ago := _AGO.fullmatch(value):
             return time.time_ns() // 1_000_000 - int(ago[1]) * _UNITS_MS[ago[2]]
         if self._cursors and not _IS_TIME.match(value):
-            if value != OLDEST and parse_cursor(value) is None:
-                self.fail(
-                    f"{value!r} is not `0`, `oldest`, `now`, an event id, {_HINT}", param, ctx
-                )
-            return 0 if value == OLDEST else value
+            if value == OLDEST:
+                return 0
+            if parse_cursor(value) is None:
+                rule = f"is not `0`, `oldest`, `now`, an event id, {_HINT}"
+                self.fail(f"{value!r} {rule}", param, ctx)
+            return value
         try:
             return to_ms(normal_form(_MINUTES.sub(r"\1:00", value).replace(" ", "T")))
         except ValueError:

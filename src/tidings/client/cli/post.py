@@ -68,7 +68,7 @@ def post(
     with render.failures(usage=WrongUrl):
         from tidings.client.poster import Poster
 
-        with Poster(feed.url, feed.feed, **feed.access, on_retry=render.retrying()) as poster:
+        with Poster(feed.url, feed.feed, **feed.access, on_retry=render.retry_reporter()) as poster:
             if single is not None:
                 _post_one(poster, single, as_json)
             elif source:

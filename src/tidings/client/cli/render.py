@@ -209,7 +209,7 @@ def failures(*, usage: type[ClientError] | tuple[()] = ()) -> Iterator[None]:
         raise click.ClickException(f"{printable(str(error))}{_remedy(error)}{source}") from None
 
 
-def retrying() -> Callable[[Lost, float], None]:
+def retry_reporter() -> Callable[[Lost, float], None]:
     """Return a function that reports a lost connection and the time of the next attempt.
 
     Any thread may call it.

@@ -165,7 +165,7 @@ def repeated(call: Call, **sent: Any) -> Answer:
         lambda: call.send(**sent),
         attempts_max=ATTEMPTS,
         within_s=call.place.timeout_s,
-        on_lost=render.retrying(),
+        on_lost=render.retry_reporter(),
         wait=time.sleep,
     )
 

@@ -205,7 +205,7 @@ def _follow(feed: Access, options: dict[str, Any], until_ms: int | None, printer
     options |= {"feed": feed.feed, **feed.access}
     with (
         render.failures(usage=WrongUrl),
-        Consumer(feed.url, **options, on_lost=render.retrying()) as consumer,
+        Consumer(feed.url, **options, on_lost=render.retry_reporter()) as consumer,
     ):
         while not (stopped.is_set() or consumer.ended or printer.is_done or _is_past(until_ms)):
             delivery = consumer.within(LOOK_EVERY_S)
@@ -302,13 +302,14 @@ def snoop(
             fetch=lambda bootstrap: (),
         ) as listener,
     ):
+        report = render.retry_reporter()
         without_s = time.monotonic()  # since when no attempt to register was successful
         for signal in listener:
             if isinstance(signal, Ended):
                 lost = Lost(signal.reason)
                 if signal.refused or is_over(without_s, signal.delay_s, feed.timeout_s):
                     raise lost
-                render.retrying()(lost, signal.delay_s)
+                report(lost, signal.delay_s)
                 continue
             without_s = time.monotonic()
             if isinstance(signal, Item):
